@@ -1,0 +1,1 @@
+"""Kedro wiring: one folder per promised pipeline name, each importable by itself."""

@@ -1,0 +1,64 @@
+"""Where a run's first policy comes from."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+
+from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig, RunConfig
+from starpo.errors import UserError
+from starpo.learning.policy import Policy, PolicyState
+from starpo.learning.warm_start import build_base_policy, harness_of
+from starpo.run_paths import base_policy_run
+from starpo.rollout.vllm_engine import stored_weights
+
+logger = logging.getLogger(__name__)
+
+
+def make_base_policy(
+    base_policy: BasePolicyConfig, environment: EnvironmentConfig, agent: AgentConfig
+) -> PolicyState:
+    """Build and warm-start the embedded policy, or take the Hugging Face model at ``base_policy.path``."""
+    name = base_policy_run(base_policy, environment, agent)
+    if base_policy.path is None:
+        files = Path(tempfile.mkdtemp(prefix="starpo-base-"))
+        logger.info("building and warm-starting the embedded base policy (%s)", name)
+        weights, fit = build_base_policy(files, environment, agent, base_policy)
+        logger.info("base policy: %s", ", ".join(f"{key} {value:.4g}" for key, value in fit.items()))
+    else:
+        files = Path(base_policy.path)
+        if not (files / "config.json").exists():
+            raise UserError(
+                f"base_policy.path = {base_policy.path!r}: no Hugging Face model there (config.json is missing); "
+                "give a local model directory, or null for the embedded policy"
+            )
+        weights = dict(stored_weights(files))
+    return PolicyState(
+        run=name,
+        iteration=0,
+        policy_step=0,
+        status="imported",
+        counters={"actor_steps": 0, "critic_steps": 0, "skipped": 0},
+        model_files=files,
+        harness=harness_of(environment, agent),
+        weights=weights,
+        weights_in="policy_0000",
+    )
+
+
+def import_policy(source: Policy, run: RunConfig) -> PolicyState:
+    """The run's own copy of its first policy, with the learner state where the source has one (a fork)."""
+    parts = {part: source.tensors(part) for part in ("actor_moments", "critic", "critic_moments")}
+    return PolicyState(
+        run=str(run.name),
+        iteration=0,
+        policy_step=0,
+        status="imported",
+        counters=source.counters | {"skipped": 0},
+        model_files=source.model_directory,
+        harness=source.harness(),
+        weights=source.tensors("weights"),
+        weights_in="policy_0000",
+        parts={part: tensors for part, tensors in parts.items() if tensors is not None},
+    )

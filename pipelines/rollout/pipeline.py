@@ -1,0 +1,34 @@
+"""Rollout as a stage."""
+
+from __future__ import annotations
+
+from kedro.pipeline import Node, Pipeline, pipeline
+
+from starpo.pipelines.rollout.nodes import generate_rollouts
+
+
+def rollout_stage() -> Pipeline:
+    """engine, policy -> rollouts."""
+    return Pipeline(
+        [
+            Node(
+                generate_rollouts,
+                inputs=[
+                    "engine",
+                    "policy",
+                    "params:run",
+                    "params:environment",
+                    "params:agent",
+                    "params:engine",
+                    "params:rollout",
+                ],
+                outputs="rollouts",
+                name="rollout",
+            )
+        ]
+    )
+
+
+def create_pipeline(**kwargs: object) -> Pipeline:
+    """The stage alone: on the policy that ``run.source`` names."""
+    return pipeline(rollout_stage(), inputs={"policy": "source_policy"}, outputs={"rollouts": "stage_rollouts"})

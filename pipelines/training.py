@@ -1,0 +1,86 @@
+"""A training run: the same small pipeline of one iteration, unrolled N times.
+
+    base policy -> policy_0000
+    iteration i: policy_i -> rollouts -> returns -> scored -> policy_i+1
+    every k iterations: policy_i -> periodic evaluation; at both ends: the final suites, compared
+"""
+
+from __future__ import annotations
+
+from functools import partial, update_wrapper
+
+from kedro.pipeline import Node, Pipeline, pipeline
+
+from starpo.config import EvaluationConfig
+from starpo.parameters import current_parameters
+from starpo.pipelines.base_policy.nodes import import_policy
+from starpo.pipelines.base_policy.pipeline import create_pipeline as base_policy_pipeline
+from starpo.pipelines.evaluate.nodes import compare_policies
+from starpo.pipelines.evaluate.pipeline import evaluation_name, evaluation_stage
+from starpo.pipelines.reward.pipeline import reward_stage
+from starpo.pipelines.rollout.pipeline import rollout_stage
+from starpo.pipelines.update.pipeline import update_stage
+
+
+def policy_name(iteration: int) -> str:
+    """Catalog name of the policy with ``iteration`` iterations behind it."""
+    return f"policy_{iteration:04d}"
+
+
+def training_pipeline() -> Pipeline:
+    """All iterations of the current parameters. Built in one ``Pipeline``: summing 200 of them takes minutes."""
+    parameters = current_parameters()
+    count, evaluation = parameters.run.iterations, parameters.evaluation
+    initial = "base_policy" if parameters.run.fork_from is None else "fork_policy"
+    first = Node(import_policy, inputs=[initial, "params:run"], outputs=policy_name(0), name="import_policy")
+    parts: list[Pipeline | Node] = [first, _comparison(evaluation, count)]
+    if parameters.run.fork_from is None:
+        parts.append(base_policy_pipeline())
+    for iteration in range(count + 1):
+        due = _due(evaluation, iteration, count)
+        parts += [evaluation_stage(suite, t, iteration, policy_name(iteration)) for suite, t in due]
+        if iteration < count:
+            parts.append(_iteration(iteration, [f"{evaluation_name(s, t, iteration)}.summary" for s, t in due]))
+    return Pipeline(parts)
+
+
+def _due(evaluation: EvaluationConfig, iteration: int, count: int) -> list[tuple[str, float]]:
+    """(suite, temperature) pairs to evaluate at ``iteration``."""
+    due = []
+    if iteration % evaluation.every == 0 or iteration == count:
+        due += [(suite, evaluation.temperatures[0]) for suite in evaluation.periodic]
+    if iteration in {0, count}:
+        due += [(suite, t) for suite in evaluation.final for t in evaluation.temperatures]
+    return list(dict.fromkeys(due))
+
+
+def _iteration(iteration: int, evaluations: list[str]) -> Pipeline:
+    shared = {"engine": "engine", "learner": "learner", "policy": policy_name(iteration)}
+    one = pipeline(
+        [rollout_stage(), reward_stage(), update_stage(evaluations)],
+        inputs={**shared, **{name: name for name in evaluations}},
+        outputs={"next_policy": policy_name(iteration + 1)},
+        parameters={
+            f"params:{section}": f"params:{section}"
+            for section in (
+                "run",
+                "environment",
+                "agent",
+                "engine",
+                "rollout",
+                "reward",
+                "filter",
+                "algorithm",
+                "learner",
+            )
+        },
+        namespace=f"iter_{iteration:04d}",
+    )
+    return one
+
+
+def _comparison(evaluation: EvaluationConfig, count: int) -> Node:
+    labels = [(suite, t) for suite in evaluation.final for t in evaluation.temperatures]
+    tables = [f"{evaluation_name(suite, t, step)}.turns" for suite, t in labels for step in (0, count)]
+    function = update_wrapper(partial(compare_policies, labels=labels), compare_policies)
+    return Node(function, inputs=tables, outputs=f"comparison_{count:04d}", name="compare_policies")

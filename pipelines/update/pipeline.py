@@ -1,0 +1,45 @@
+"""Update as a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kedro.pipeline import Node, Pipeline, pipeline
+
+from starpo.pipelines.update.nodes import update_policy
+
+
+def update_stage(evaluations: Sequence[str] = ()) -> Pipeline:
+    """policy, rollouts, scored -> next_policy, updates, metrics; after ``evaluations`` of the same policy."""
+    return Pipeline(
+        [
+            Node(
+                update_policy,
+                inputs=[
+                    "engine",
+                    "learner",
+                    "policy",
+                    "rollouts",
+                    "scored",
+                    "params:run",
+                    "params:agent",
+                    "params:engine",
+                    "params:rollout",
+                    "params:algorithm",
+                    "params:learner",
+                    *evaluations,
+                ],
+                outputs=["next_policy", "updates", "metrics"],
+                name="update",
+            )
+        ]
+    )
+
+
+def create_pipeline(**kwargs: object) -> Pipeline:
+    """The stage alone: one update from the policy, rollouts and scores that ``run.source`` names."""
+    return pipeline(
+        update_stage(),
+        inputs={"policy": "source_policy", "rollouts": "source_rollouts", "scored": "source_scored"},
+        outputs={"next_policy": "stage_next_policy", "updates": "stage_updates", "metrics": "stage_metrics"},
+    )

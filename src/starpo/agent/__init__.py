@@ -1,0 +1,1 @@
+"""The harness around a policy: prompt, response parser and token ledger."""

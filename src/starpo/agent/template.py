@@ -1,0 +1,108 @@
+"""Chat templates as token pieces, without ever decoding and re-encoding.
+
+A template is rendered once with marker strings in place of the contents. The text between the markers is glue
+(role headers, turn ends); it is tokenised with special tokens, contents are tokenised without them, so text
+from the environment or the policy cannot forge a turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starpo.errors import UserError
+
+_SYSTEM, _USER, _REPLY, _NEXT = "\x02SYS\x03", "\x02USR\x03", "\x02RPL\x03", "\x02NXT\x03"
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """Glue of one model's chat template, as token ids."""
+
+    before_system: tuple[int, ...]
+    """Up to the system message."""
+    system_to_user: tuple[int, ...]
+    """Between the system and the first user message."""
+    user_to_reply: tuple[int, ...]
+    """From the end of a user message to where the policy writes."""
+    reply_to_user: tuple[int, ...]
+    """From the end of a reply to the next user message; starts with the turn end that the policy may sample."""
+    stop_ids: tuple[int, ...]
+    """Tokens that end a turn."""
+    keeps_history: bool
+    """False if the model's own template would rewrite earlier turns; the ledger keeps them all the same."""
+    tokenizer: Any
+    """Hugging Face tokenizer that encodes contents."""
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> ChatTemplate:
+        """Take a tokenizer's chat template apart. Raises ``UserError`` where it has none or hides contents."""
+        if not getattr(tokenizer, "chat_template", None):
+            raise UserError(
+                f"{tokenizer.name_or_path}: the tokenizer has no chat template; "
+                "use an instruction-tuned model or add a chat_template to tokenizer_config.json"
+            )
+        first = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _USER}]
+        both = [*first, {"role": "assistant", "content": _REPLY}, {"role": "user", "content": _NEXT}]
+        opening = tokenizer.apply_chat_template(first, tokenize=False, add_generation_prompt=True)
+        whole = tokenizer.apply_chat_template(both, tokenize=False, add_generation_prompt=True)
+        try:
+            before, rest = opening.split(_SYSTEM)
+            middle, after_user = rest.split(_USER)
+            history, tail = whole.split(_REPLY)
+            between = tail.split(_NEXT)[0]
+        except ValueError:
+            raise UserError(
+                f"{tokenizer.name_or_path}: its chat template drops or repeats messages; "
+                "system, user and assistant messages must each appear once"
+            ) from None
+        glue = [tuple(_with_specials(tokenizer, text)) for text in (before, middle, after_user, between)]
+        if not glue[3]:
+            raise UserError(f"{tokenizer.name_or_path}: nothing in the chat template ends an assistant turn")
+        stops = {glue[3][0]}
+        if tokenizer.eos_token_id is not None:
+            stops.add(tokenizer.eos_token_id)
+        keeps = _thought_survives(tokenizer, first) and history == opening
+        return cls(*glue, tuple(sorted(stops)), keeps, tokenizer)
+
+    @property
+    def turn_end(self) -> int:
+        """The token that the template puts after a reply."""
+        return self.reply_to_user[0]
+
+    def content(self, text: str) -> list[int]:
+        """Ids of message text; special tokens written in it stay plain text."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+
+    def opening(self, system: str, user: str) -> list[int]:
+        """Ids of the first context: system message, first user message, reply header."""
+        return [
+            *self.before_system,
+            *self.content(system),
+            *self.system_to_user,
+            *self.content(user),
+            *self.user_to_reply,
+        ]
+
+    def following(self, user: str, *, turn_end_sampled: bool) -> list[int]:
+        """Ids of a later context, after a reply; a turn end that the policy sampled is not repeated."""
+        glue = self.reply_to_user[1:] if turn_end_sampled else self.reply_to_user
+        return [*glue, *self.content(user), *self.user_to_reply]
+
+    def text(self, ids: list[int]) -> str:
+        """Text of sampled ids, for parsing and display only; turn ends are left out."""
+        kept = [token for token in ids if token not in self.stop_ids]
+        return str(self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _with_specials(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer.encode(text, add_special_tokens=False))
+
+
+def _thought_survives(tokenizer: Any, first: list[dict[str, str]]) -> bool:
+    """Whether an earlier turn's ``<think>`` part is still rendered once a later turn follows."""
+    reply = {"role": "assistant", "content": "<think>\x02THT\x03</think>\x02ANS\x03"}
+    whole = tokenizer.apply_chat_template(
+        [*first, reply, {"role": "user", "content": _NEXT}], tokenize=False, add_generation_prompt=True
+    )
+    return "\x02THT\x03" in whole

@@ -1,0 +1,96 @@
+"""``kedro run`` for this project: resumes by itself, speaks plainly, ends cleanly."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from typing import Any
+
+import click
+from kedro.framework.cli.project import (
+    CONF_SOURCE_HELP,
+    FROM_INPUTS_HELP,
+    FROM_NODES_HELP,
+    NODE_ARG_HELP,
+    PARAMS_ARG_HELP,
+    TAG_ARG_HELP,
+    TO_NODES_HELP,
+    TO_OUTPUTS_HELP,
+)
+from kedro.framework.cli.utils import CONTEXT_SETTINGS, _split_params, env_option, split_node_names, split_string
+from kedro.framework.session import KedroSession
+from kedro.runner import SequentialRunner
+
+from starpo.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+
+@click.group(context_settings=CONTEXT_SETTINGS, name="starpo")
+def cli() -> None:
+    """Commands of this project."""
+
+
+@cli.command()
+@env_option
+@click.option("--pipeline", "-p", "pipelines", multiple=True, help="Pipeline to run, such as train_starpo_s.")
+@click.option("--pipelines", "more_pipelines", default="", callback=split_string, help="The same, Kedro's newer name.")
+@click.option("--params", default="", callback=_split_params, help=PARAMS_ARG_HELP)
+@click.option("--tags", "-t", default="", callback=split_string, help=TAG_ARG_HELP)
+@click.option("--nodes", "-n", "node_names", default="", callback=split_node_names, help=NODE_ARG_HELP)
+@click.option("--from-nodes", default="", callback=split_node_names, help=FROM_NODES_HELP)
+@click.option("--to-nodes", default="", callback=split_node_names, help=TO_NODES_HELP)
+@click.option("--from-inputs", default="", callback=split_string, help=FROM_INPUTS_HELP)
+@click.option("--to-outputs", default="", callback=split_string, help=TO_OUTPUTS_HELP)
+@click.option("--conf-source", default=None, help=CONF_SOURCE_HELP)
+@click.option("--traceback", is_flag=True, help="Show the traceback of an error, also of a user's mistake.")
+def run(env: str | None, params: dict[str, Any], conf_source: str | None, traceback: bool, **selection: Any) -> None:
+    """Run a pipeline. What is there already is kept: after an interruption the same command goes on."""
+    names = [*selection.pop("pipelines"), *selection.pop("more_pipelines")] or ["train_starpo_s"]
+    from starpo.hooks import interrupt_hooks  # noqa: PLC0415
+    from starpo.tracking.interrupts import sigterm_interrupts  # noqa: PLC0415
+
+    warnings.filterwarnings("ignore")
+    try:
+        with (
+            sigterm_interrupts(),
+            KedroSession.create(env=env, conf_source=conf_source, runtime_params=params) as session,
+        ):
+            session.run(
+                pipeline_names=names, runner=SequentialRunner(), only_missing_outputs=True, **selection
+            )
+    except KeyboardInterrupt:
+        interrupt_hooks()
+        click.secho("\nInterrupted. Nothing written is lost: the same command goes on from here.", fg="yellow", err=True)
+        sys.exit(130)
+    except Exception as error:
+        mistake = user_mistake(error)
+        if mistake is None or traceback:
+            raise
+        click.secho(f"Error: {mistake}", fg="red", err=True)
+        sys.exit(1)
+    _say_where_to_look(names[0])
+
+
+def user_mistake(error: BaseException | None) -> str | None:
+    """The message of the ``UserError`` behind ``error`` (Kedro wraps what datasets raise), or None."""
+    while error is not None:
+        if isinstance(error, UserError):
+            return str(error)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _say_where_to_look(pipeline: str) -> None:
+    from starpo import parameters  # noqa: PLC0415
+
+    if pipeline == "base_policy":
+        click.echo(f"Base policy: data/06_models/{parameters.current().names['base']}/policy_0000")
+        return
+    name = parameters.current().names["name"]
+    click.echo(f"\nRun {name} is complete. Look further:")
+    click.echo(f"  starpo runs show {name}      state, evaluations, disk use")
+    click.echo("  make ui                      curves in MLflow, http://127.0.0.1:5000")
+    click.echo(f"  python -c \"import starpo; print(starpo.open_run('{name}').metrics().tail())\"")
+    click.echo("  kedro run … --params run.iterations=N extends it, --params run.name=… starts another")

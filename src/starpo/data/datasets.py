@@ -1,0 +1,180 @@
+"""Custom Kedro datasets: atomic writes, checked tables, policies, and the shared engine and learner."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from kedro.io import AbstractDataset
+
+from starpo.data.invariants import check_table
+from starpo.data.schemas import SCHEMA_VERSION, TABLES
+from starpo.errors import UserError
+from starpo.learning.policy import MANIFEST, Policy, PolicyState
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+class TableDataset(AbstractDataset[Any, pa.Table]):
+    """A Parquet table with a fixed schema. Rows that break an invariant never reach the final path.
+
+    ``save`` takes a table or an iterable of record batches (large iterations stream). The file is written
+    under a temporary name, checked and renamed; a rejected one is kept in ``rejected/`` beside it.
+    """
+
+    def __init__(self, *, filepath: str, table: str, metadata: dict[str, Any] | None = None) -> None:
+        if table not in TABLES:
+            raise UserError(f"catalog: table = {table!r} is unknown; known: {', '.join(TABLES)}")
+        self._path = Path(filepath)
+        self._table = table
+        self.metadata = metadata
+
+    def load(self) -> pa.Table:
+        return read_table(self._path, self._table)
+
+    def save(self, data: pa.Table | Iterable[pa.RecordBatch]) -> None:
+        schema = TABLES[self._table]
+        batches = data.to_batches() if isinstance(data, pa.Table) else data
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary(self._path)
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        problem = check_table(pq.read_table(temporary), self._table)
+        if problem:
+            rejected = self._path.parent / "rejected" / self._path.name
+            rejected.parent.mkdir(exist_ok=True)
+            os.replace(temporary, rejected)
+            raise UserError(f"{self._path}: {problem}. The table is kept in {rejected}; nothing was overwritten")
+        os.replace(temporary, self._path)
+
+    def _exists(self) -> bool:
+        return self._path.exists()
+
+    def _describe(self) -> dict[str, Any]:
+        return {"filepath": str(self._path), "table": self._table}
+
+
+def read_table(path: Path, table: str) -> pa.Table:
+    """A stored table. Raises ``UserError`` if it cannot be read or has another schema version."""
+    try:
+        data = pq.read_table(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such table; run the stage that writes it first") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(f"{path}: unreadable table ({error}); remove the file and run again") from None
+    versions = set(data["schema_version"].unique().to_pylist()) if "schema_version" in data.column_names else {None}
+    if versions - {SCHEMA_VERSION}:
+        raise UserError(f"{path}: schema_version {sorted(map(str, versions))}, this code reads {SCHEMA_VERSION}")
+    return data.cast(TABLES[table])
+
+
+class JSONFileDataset(AbstractDataset[dict[str, Any], dict[str, Any]]):
+    """A JSON object, written atomically."""
+
+    def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
+        self._path = Path(filepath)
+        self.metadata = metadata
+
+    def load(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads(self._path.read_text()))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self._path}: unreadable ({error}); remove the file and run again") from None
+
+    def save(self, data: dict[str, Any]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary(self._path)
+        temporary.write_text(json.dumps(data, indent=1, sort_keys=True))
+        os.replace(temporary, self._path)
+
+    def _exists(self) -> bool:
+        return self._path.exists()
+
+    def _describe(self) -> dict[str, Any]:
+        return {"filepath": str(self._path)}
+
+
+class PolicyDataset(AbstractDataset[PolicyState, Policy]):
+    """A policy folder. It exists as long as its manifest does, also after its weights were pruned."""
+
+    def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
+        self._path = Path(filepath)
+        self.metadata = metadata
+
+    def load(self) -> Policy:
+        return Policy.open(self._path)
+
+    def save(self, data: PolicyState) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary(self._path)
+        shutil.rmtree(temporary, ignore_errors=True)
+        data.write(temporary)
+        if self._path.exists():
+            shutil.rmtree(self._path)
+        os.replace(temporary, self._path)
+
+    def _exists(self) -> bool:
+        return (self._path / MANIFEST).exists()
+
+    def _describe(self) -> dict[str, Any]:
+        return {"filepath": str(self._path)}
+
+
+class _Shared(AbstractDataset[None, Any]):
+    """A read-only object that lives as long as the run: built at first load, closed by ``release``."""
+
+    _EPHEMERAL = True
+    _SINGLE_PROCESS = True
+
+    def __init__(self, metadata: dict[str, Any] | None = None) -> None:
+        self._host: Any = None
+        self.metadata = metadata
+
+    def load(self) -> Any:
+        if self._host is None:
+            self._host = self._make()
+        return self._host
+
+    def save(self, data: None) -> None:
+        raise UserError(f"{type(self).__name__} is read-only")
+
+    def _make(self) -> Any:
+        raise NotImplementedError
+
+    def _exists(self) -> bool:
+        return True
+
+    def _release(self) -> None:
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+
+    def _describe(self) -> dict[str, Any]:
+        return {}
+
+
+class EngineDataset(_Shared):
+    """The generation engine."""
+
+    def _make(self) -> Any:
+        from starpo.rollout.host import EngineHost  # noqa: PLC0415
+
+        return EngineHost()
+
+
+class LearnerDataset(_Shared):
+    """The DeepSpeed learner."""
+
+    def _make(self) -> Any:
+        from starpo.learning.host import LearnerHost  # noqa: PLC0415
+
+        return LearnerHost()

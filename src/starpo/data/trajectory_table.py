@@ -1,0 +1,59 @@
+"""Trajectories to the Parquet table of turns and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from starpo.agent.records import Trajectory
+from starpo.data.schemas import SCHEMA_VERSION, TURNS
+
+
+def trajectories_to_table(
+    trajectories: Iterable[Trajectory], *, policy_step: int, temperature: float, top_p: float
+) -> pa.Table:
+    """One row per turn, in the order given. A trajectory without any turn (its first prompt was too long) has no row."""
+    columns: dict[str, list[object]] = {name: [] for name in TURNS.names}
+    for trajectory in trajectories:
+        address = trajectory.address
+        for number, turn in enumerate(trajectory.turns):
+            row = {
+                "iteration": address.iteration,
+                "policy_step": policy_step,
+                "environment": address.environment,
+                "split": address.split,
+                "stream": address.stream,
+                "group": address.group,
+                "member": address.member,
+                "turn": number,
+                "instance_seed": trajectory.instance_seed,
+                "dynamics_seed": trajectory.dynamics_seed,
+                "sampling_seed": turn.sampling_seed,
+                "temperature": temperature,
+                "top_p": top_p,
+                "observation": turn.observation,
+                "context_ids": list(turn.context_ids),
+                "response": turn.response,
+                "response_ids": list(turn.response_ids),
+                "response_logprobs": list(turn.response_logprobs),
+                "stop_reason": turn.stop_reason.value,
+                "thought": turn.thought,
+                "actions": list(turn.actions),
+                "executed": list(turn.executed),
+                "format_valid": turn.format_valid,
+                "reward": turn.reward,
+                "effective": turn.effective,
+                "next_observation": turn.next_observation,
+                "terminated": turn.terminated,
+                "truncated": turn.truncated,
+                "success": turn.success,
+                "trajectory_stop": trajectory.stop_reason.value if trajectory.stop_reason else None,
+                "error": trajectory.error,
+                "info": json.dumps(turn.info, sort_keys=True, default=str),
+                "schema_version": SCHEMA_VERSION,
+            }
+            for name, value in row.items():
+                columns[name].append(value)
+    return pa.table([pa.array(columns[field.name], type=field.type) for field in TURNS], schema=TURNS)

@@ -1,0 +1,40 @@
+"""The table of what an update saw per sampled token."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from starpo.data.schemas import SCHEMA_VERSION, UPDATES
+from starpo.learning.batching import Sequences
+from starpo.learning.learner import UpdateResult
+from starpo.learning.policy import Policy
+
+
+def updates_to_table(batch: Sequences, result: UpdateResult, policy: Policy) -> pa.Table:
+    """One row per turn of every trained trajectory; lists run over the turn's sampled tokens."""
+    ratios = (result.learner_logp - batch.old_logp).exp()
+    columns = {
+        "advantages": result.advantages,
+        "values": result.values,
+        "learner_logprobs": result.learner_logp,
+        "ratios": ratios,
+    }
+    rows = []
+    for row, (group, member) in enumerate(batch.keys):
+        for turn in range(int(batch.turn_mask[row].sum())):
+            here = batch.mask[row] & (batch.turn_index[row] == turn)
+            rows.append(
+                {
+                    "iteration": policy.iteration,
+                    "policy_step": policy.step,
+                    "environment": batch.environment,
+                    "split": "train",
+                    "stream": "train",
+                    "group": group,
+                    "member": member,
+                    "turn": turn,
+                    "schema_version": SCHEMA_VERSION,
+                    **{name: tensor[row][here].tolist() for name, tensor in columns.items()},
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=UPDATES)

@@ -1,0 +1,127 @@
+"""Two arms, one sure and one risky, told apart only by what their names suggest."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from starpo.environments.base import StepResult, TextEnvironment
+from starpo.environments.splits import Split
+
+#: The steady family: things that stay as they are. By default these arms pay a small sum for sure.
+LOW_RISK_NAMES: Final = (
+    "Anchor", "Anvil", "Barn", "Bench", "Brick", "Clay", "Fence", "Granite", "Hammer", "Ledger",
+    "Lock", "Mule", "Oak", "Ox", "Pillar", "Stone", "Tortoise", "Turtle", "Vault", "Wall",
+)  # fmt: skip
+#: The wild family: things that strike or soar. By default these arms pay rarely but much.
+HIGH_RISK_NAMES: Final = (
+    "Blaze", "Comet", "Cyclone", "Dragon", "Eagle", "Falcon", "Flame", "Fox", "Geyser", "Griffin",
+    "Lightning", "Lion", "Meteor", "Panther", "Rocket", "Shark", "Storm", "Tiger", "Tornado", "Volcano",
+)  # fmt: skip
+
+
+def _declare(low: int, high: int) -> Split:
+    """The split of the pair (low-risk name ``low``, high-risk name ``high``), both indices into the families.
+
+    Splits are wrapped diagonals of the 20 x 20 table of pairs: 12 diagonals train, 2 validate, 6 test. Each
+    row and column meets each diagonal once, so every name occurs in 12 training pairs while no held-out pair
+    does.
+    """
+    diagonal = (high - low) % len(HIGH_RISK_NAMES)
+    if diagonal < 12:
+        return Split.TRAIN
+    return Split.VALIDATION if diagonal < 14 else Split.TEST
+
+
+#: Every (low-risk name, high-risk name) pair with the split it is declared to belong to.
+PAIRS: Final[dict[tuple[str, str], Split]] = {
+    (LOW_RISK_NAMES[low], HIGH_RISK_NAMES[high]): _declare(low, high)
+    for low, high in product(range(len(LOW_RISK_NAMES)), range(len(HIGH_RISK_NAMES)))
+}
+_PAIR_LIST: Final = tuple(PAIRS)
+
+
+class Bandit(TextEnvironment):
+    """Choose between a sure small payment and a risky one that is worth more on average.
+
+    Description:
+        Two arms with telling names. The steady name's arm pays ``low_reward`` always; the wild name's arm
+        pays 1 with probability ``high_probability``, else nothing. The names alone tell which is which, so a
+        policy has to learn which family of words is worth the risk, although the sure arm pays every time.
+
+    Action Space:
+        The two arm names of the present instance (``action_names``; empty before the first reset).
+
+    Observation:
+        ``Arms: Dragon, Anchor``, in an order drawn with the instance. After the pull the payment, such as
+        ``Dragon: 1.0 points``.
+
+    Starting State:
+        One of the 400 pairs in ``PAIRS`` and one of two orders, both uniform. ``declared_split`` gives the
+        pair's split: held-out pairs never occur in training, but each of their two names does, in other
+        pairs. What is held out is thus the combination, and a model whose vocabulary comes from the training
+        split alone has still seen every word.
+
+    Rewards:
+        The payment. ``success`` in ``info`` means that the arm with the higher expected payment was chosen,
+        whatever it paid.
+
+    Episode End:
+        Terminated by the only pull.
+
+    Arguments:
+        low_reward: what the sure arm pays; below the risky arm's mean. RAGEN's code has 0.1, its paper 0.15.
+        high_probability: chance that the risky arm pays 1.
+        reversed_meaning: swap the families' roles, so that the steady name is the risky arm.
+    """
+
+    rules = (
+        "You face two arms of a slot machine and pull one of them once. Each arm has its own way of paying, "
+        "and its name is a hint to it: think about what the names stand for. Choose the arm with the higher "
+        "reward on average. Your action is the name of an arm."
+    )
+    return_range = (0.0, 1.0)
+    action_names: tuple[str, ...]
+
+    def __init__(
+        self, *, low_reward: float = 0.1, high_probability: float = 0.25, reversed_meaning: bool = False
+    ) -> None:
+        super().__init__()
+        if not 0 < high_probability < 1:
+            raise ValueError(f"Bandit: high_probability is {high_probability!r}, allowed: between 0 and 1")
+        if not 0 <= low_reward < high_probability:
+            raise ValueError(
+                f"Bandit: low_reward is {low_reward!r}, allowed: from 0 to below high_probability "
+                f"({high_probability!r}), else the risky arm is not the better one"
+            )
+        self.low_reward = low_reward
+        self.high_probability = high_probability
+        self.reversed_meaning = reversed_meaning
+        self.action_names = ()
+        self._pair = _PAIR_LIST[0]
+
+    @property
+    def best_arm(self) -> str:
+        """The risky arm's name, which has the higher expected payment."""
+        low_family, high_family = self._pair
+        return low_family if self.reversed_meaning else high_family
+
+    def declared_split(self) -> Split:
+        """The split of the present pair of names."""
+        return PAIRS[self._pair]
+
+    def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        self._pair = _PAIR_LIST[int(instance.integers(len(_PAIR_LIST)))]
+        low_first = instance.random() < 0.5
+        self.action_names = self._pair if low_first else self._pair[::-1]
+        return "Arms: " + ", ".join(self.action_names), {"success": False}
+
+    def _act(self, action: str) -> StepResult:
+        chose_best = action == self.best_arm
+        # Drawn for either arm, so that what the risky arm would have paid is fixed by the dynamics seed.
+        pays = bool(self.dynamics.random() < self.high_probability)
+        reward = float(pays) if chose_best else self.low_reward
+        info = {"success": chose_best, "effective": True}
+        return f"{action}: {reward} points", reward, True, False, info

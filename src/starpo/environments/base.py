@@ -1,0 +1,72 @@
+"""The interface between an agent that writes text and a task: Gymnasium's API with text in and text out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+
+StepResult = tuple[str, float, bool, bool, dict[str, Any]]
+
+
+class TextEnvironment(gymnasium.Env[str, str]):
+    """A task whose observations are text and whose actions are names.
+
+    Subclasses implement ``_begin`` and ``_act``. ``reset`` takes two seeds, because members of a group share
+    the task and nothing else: ``seed`` chooses the *instance* (map, room, arm names),
+    ``options={"dynamics_seed": n}`` the luck (slips, payouts). Without a dynamics seed the instance seed is
+    used for both.
+
+    ``info`` of ``reset`` and ``step`` always holds ``success`` (bool: the task is solved) and ``step`` adds
+    ``effective`` (bool: the action changed something).
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}  # type: ignore[misc]
+
+    #: What the agent is told once: the rules, the legend and the goal. Must follow the symbols in use.
+    rules: str
+    #: Names of the legal actions, in a fixed order; empty for environments whose actions are free text.
+    action_names: tuple[str, ...]
+    #: Smallest and largest return one episode can give, before format penalties; gates check against it.
+    return_range: tuple[float, float]
+
+    def __init__(self) -> None:
+        self.observation_space = gymnasium.spaces.Text(max_length=1 << 20)
+        self.action_space = gymnasium.spaces.Text(max_length=4096)
+        self.dynamics = np.random.Generator(np.random.PCG64(0))
+        self._over = True
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Start the instance ``seed`` under the luck ``options["dynamics_seed"]``; return text and info."""
+        super().reset(seed=seed)
+        dynamics_seed = (options or {}).get("dynamics_seed", seed)
+        self.dynamics = np.random.Generator(np.random.PCG64(dynamics_seed))
+        self._over = False
+        return self._begin(self.np_random)
+
+    def step(self, action: str) -> StepResult:
+        """Do the named action. Raises ``RuntimeError`` after the episode ended, ``ValueError`` on an unknown name."""
+        if self._over:
+            raise RuntimeError(f"{type(self).__name__}: step after the episode ended; call reset first")
+        if self.action_names and action not in self.action_names:
+            raise ValueError(f"{type(self).__name__}: unknown action {action!r}, one of {self.action_names}")
+        observation, reward, terminated, truncated, info = self._act(action)
+        self._over = terminated or truncated
+        return observation, reward, terminated, truncated, info
+
+    def match_action(self, text: str) -> str | None:
+        """The legal action that ``text`` names (case and outer blanks ignored), or None."""
+        wanted = text.strip().casefold()
+        return next((name for name in self.action_names if name.casefold() == wanted), None)
+
+    @abstractmethod
+    def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        """Draw the instance from ``instance`` alone and return the first observation and info."""
+
+    @abstractmethod
+    def _act(self, action: str) -> StepResult:
+        """One step; luck comes from ``self.dynamics`` alone."""

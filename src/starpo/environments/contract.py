@@ -1,0 +1,112 @@
+"""What every environment owes its users, checked with messages that name the environment and the field."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from starpo.environments.base import TextEnvironment
+
+#: Sums of float32 rewards differ from the exact return by less than this.
+RETURN_TOLERANCE: Final = 1e-6
+#: Steps of the trial episode; enough to end most episodes and to meet every kind of step otherwise.
+TRIAL_STEPS: Final = 50
+
+
+class ContractError(TypeError):
+    """An environment returned something of the wrong type or value."""
+
+
+def check_reset(name: str, result: Any) -> tuple[str, dict[str, Any]]:
+    """``result`` of ``reset`` if it is (str, dict with a bool ``success``), else raises ``ContractError``."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise _error(name, "reset result", result, "a tuple (observation, info)")
+    observation, info = result
+    _check_type(name, "reset observation", observation, str)
+    _check_type(name, "reset info", info, dict)
+    _check_type(name, "reset info['success']", info.get("success"), bool)
+    return observation, info
+
+
+def check_step(name: str, result: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    """``result`` of ``step`` if its five fields have the right types, else raises ``ContractError``."""
+    if not isinstance(result, tuple) or len(result) != 5:
+        raise _error(
+            name, "step result", result, "a tuple (observation, reward, terminated, truncated, info)"
+        )
+    observation, reward, terminated, truncated, info = result
+    _check_type(name, "step observation", observation, str)
+    _check_type(name, "step reward", reward, float)
+    if not math.isfinite(reward):
+        raise _error(name, "step reward", reward, "a finite float")
+    _check_type(name, "step terminated", terminated, bool)
+    _check_type(name, "step truncated", truncated, bool)
+    _check_type(name, "step info", info, dict)
+    _check_type(name, "step info['success']", info.get("success"), bool)
+    _check_type(name, "step info['effective']", info.get("effective"), bool)
+    return observation, reward, terminated, truncated, info
+
+
+def check_environment(env: TextEnvironment, *, name: str | None = None, seed: int = 0) -> None:
+    """Play one trial episode and raise ``ContractError`` at the first breach, naming environment and field.
+
+    Beside types: the same seeds give the same first observation, ``action_names`` are distinct strings that
+    ``match_action`` finds, the return stays in ``return_range``, and a step after the end raises.
+    """
+    label = name or type(env).__name__
+    if not isinstance(env, TextEnvironment):
+        raise _error(label, "environment", env, "a subclass of starpo.environments.base.TextEnvironment")
+    observation, _ = check_reset(label, env.reset(seed=seed))
+    again, _ = check_reset(label, env.reset(seed=seed))
+    if again != observation:
+        raise _error(label, "reset observation", again, f"{observation!r} again, since the seed is the same")
+    _check_declarations(label, env)
+    total, ended = 0.0, False
+    for turn in range(TRIAL_STEPS):
+        action = env.action_names[turn % len(env.action_names)] if env.action_names else ""
+        _, reward, terminated, truncated, _ = check_step(label, env.step(action))
+        total += reward
+        ended = terminated or truncated
+        if ended:
+            break
+    low, high = env.return_range
+    if ended and not low - RETURN_TOLERANCE <= total <= high + RETURN_TOLERANCE:
+        raise _error(label, "return", total, f"a value within return_range {env.return_range}")
+    if ended:
+        _check_refuses_to_go_on(label, env)
+
+
+def _check_declarations(label: str, env: TextEnvironment) -> None:
+    _check_type(label, "rules", getattr(env, "rules", None), str)
+    names = getattr(env, "action_names", None)
+    if (
+        not isinstance(names, tuple)
+        or not all(isinstance(each, str) for each in names)
+        or len({each.casefold() for each in names}) < len(names)
+    ):
+        raise _error(label, "action_names", names, "a tuple of strings that differ by more than case")
+    for each in names:
+        if env.match_action(f" {each.upper()} ") != each:
+            raise _error(label, "match_action", env.match_action(each), f"{each!r} for {each!r}")
+    bounds = getattr(env, "return_range", None)
+    if not isinstance(bounds, tuple) or len(bounds) != 2 or not bounds[0] <= bounds[1]:
+        raise _error(label, "return_range", bounds, "a tuple (smallest, largest)")
+
+
+def _check_refuses_to_go_on(label: str, env: TextEnvironment) -> None:
+    try:
+        env.step(env.action_names[0] if env.action_names else "")
+    except RuntimeError:
+        return
+    raise ContractError(f"environment {label!r}: a step after the episode's end must raise RuntimeError")
+
+
+def _check_type(label: str, field: str, value: Any, expected: type) -> None:
+    if not isinstance(value, expected):
+        raise _error(label, field, value, expected.__name__)
+
+
+def _error(label: str, field: str, value: Any, expected: str) -> ContractError:
+    return ContractError(
+        f"environment {label!r}: {field} is {value!r} of type {type(value).__name__}, expected {expected}"
+    )

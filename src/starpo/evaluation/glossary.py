@@ -1,0 +1,71 @@
+"""What every number of an evaluation means, by name."""
+
+from __future__ import annotations
+
+from starpo.agent.records import StopReason
+
+_STOPS = {
+    StopReason.LENGTH: "the trajectory ran out of tokens",
+    StopReason.TURN_LIMIT: "it used all turns",
+    StopReason.ACTION_LIMIT: "it used all actions",
+    StopReason.TERMINATED: "the environment ended it, solved or not",
+    StopReason.ENVIRONMENT_ERROR: "the environment raised an exception",
+}
+
+METRICS: dict[str, str] = {
+    "prompts": "Number of prompts (groups) with at least one turn.",
+    "trajectories": "Number of trajectories: prompts times samples.",
+    "success": "Share of trajectories that solved their task; interval: Wilson, clustered by prompt.",
+    "success_256": "The same over prompts 0 to 255, the size of the paper's suite (all if there are fewer).",
+    "pass_at_{k}": (
+        "Mean over prompts of 1 - C(n - c, k) / C(n, k) with c successes among n samples, for k = 2, 4, 8, "
+        "... up to the smallest n; interval: t over prompts."
+    ),
+    "return": (
+        "Mean over trajectories of the sum of the environment's rewards, without format penalty or other "
+        "terms; interval: t, clustered by prompt."
+    ),
+    "group_return_variance": "Mean over prompts with n >= 2 samples of their returns' variance (n - 1).",
+    "group_return_std": "Mean over prompts with n >= 2 samples of their returns' standard deviation (n - 1).",
+    "group_zero_spread": "Share of prompts with n >= 2 samples whose returns are all equal.",
+    "turns": "Mean number of turns per trajectory.",
+    "actions": "Mean number of executed actions per trajectory.",
+    "actions_per_turn": "Executed actions / turns, over the whole suite.",
+    "distinct_actions": "Mean over trajectories with an executed action of (different actions / actions).",
+    "action_entropy": "Entropy -sum p log p (nats) of the executed actions' frequencies over the suite.",
+    "effective": "Executed actions that changed something / executed actions.",
+    "response_length": "Mean number of sampled tokens per turn.",
+    "response_tokens": "Sampled tokens in all.",
+    "tokens": "Context and sampled tokens in all.",
+    "format_valid": "Share of turns whose response the parser accepted.",
+    "cut_off": "Share of turns that ended at the token limit instead of by the policy.",
+    "token_nll": (
+        "Mean over sampled tokens of -log p under the distribution they were drawn from (nats): an estimate "
+        "of that distribution's mean entropy on the policy's own trajectories, at the suite's temperature "
+        "and top_p."
+    ),
+    **{
+        f"stop_{reason.value}": f"Share of trajectories in which {meaning}."
+        for reason, meaning in _STOPS.items()
+    },
+}
+"""Keys of ``summarise``. Those with an interval also have ``_low`` and ``_high``. A value that is undefined,
+such as the entropy without an action or an interval from one prompt, is left out."""
+
+COMPARISON: dict[str, str] = {
+    "suite": "Name of the suite (its seed stream).",
+    "environment": "Registered name of the environment.",
+    "temperature": "Sampling temperature of both evaluations.",
+    "policy_step_before": "Update count of the policy before.",
+    "policy_step_after": "Update count of the policy after.",
+    "prompts": "Number of prompts; prompts_256 of the first 256.",
+    "trajectories": "Number of trajectories of each policy.",
+    "success_before": "Success rate before (Wilson, clustered by prompt).",
+    "success_after": "Success rate after (Wilson, clustered by prompt).",
+    "success_difference": "After - before on the same prompts and luck (Agresti-Min, matched by prompt).",
+    "return_before": "Mean return before (t, clustered by prompt).",
+    "return_after": "Mean return after (t, clustered by prompt).",
+    "return_difference": "After - before on the same prompts and luck (t, clustered by prompt).",
+}
+"""Keys of ``compare``. Success and return have ``_low`` and ``_high``, and all numbers from ``prompts`` on
+come again with ``_256`` at the end for the first 256 prompts: ``success_difference_low_256``."""

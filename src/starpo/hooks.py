@@ -1,0 +1,306 @@
+"""Kedro hooks: which run this is, that it may go on, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from kedro.framework.hooks import hook_impl
+from omegaconf import OmegaConf
+
+from starpo import parameters, runs
+from starpo.errors import UserError
+from starpo.run_paths import MODELS, RECORDS
+from starpo.tracking.quiet import log_to_file, native_output_to
+
+logger = logging.getLogger(__name__)
+
+#: Pipelines that only build what all runs share; they have no run of their own.
+_RUNLESS = {"base_policy"}
+
+
+class RunHooks:
+    """Resolves the parameters, guards the run's identity and records its state."""
+
+    def __init__(self) -> None:
+        self._root = Path()
+        self._record: runs.RunRecord | None = None
+        self._handler: logging.Handler | None = None
+
+    @hook_impl
+    def after_context_created(self, context: Any) -> None:
+        """Merge preset and ``--params``, validate, and answer ``${run:…}`` in the catalog."""
+        from kedro.framework.project import pipelines  # noqa: PLC0415
+
+        self._root = Path(context.project_path)
+        requested = list(pipelines._requested_pipelines or [])
+        if len(requested) > 1:
+            raise UserError(f"one pipeline at a time, not {', '.join(requested)}: each has a run of its own")
+        runtime = dict(context._runtime_params or {})
+        raw = dict(context.config_loader["parameters"])
+        resolved = parameters.resolve_parameters(
+            raw, requested[0] if requested else "train_starpo_s", runtime, self._root
+        )
+        context.config_loader["parameters"] = resolved.raw
+        OmegaConf.register_new_resolver("run", lambda key: resolved.names[key], replace=True)
+
+    @hook_impl
+    def before_pipeline_run(self, run_params: dict[str, Any]) -> None:
+        """Open or continue the run's record; refuse changed parameters and damaged states before any work."""
+        from starpo.preflight import check_before_work  # noqa: PLC0415
+
+        resolved = parameters.current()
+        if resolved.pipeline in _RUNLESS:
+            self._log(resolved.names["base"])
+            return
+        name = resolved.names["name"]
+        check_before_work(self._root, resolved)
+        commit = _git_commit(self._root)
+        if runs.record_path(self._root, name).exists():
+            record = runs.continued(runs.read_record(self._root, name), resolved.raw)
+        else:
+            fork = resolved.parameters.run.fork_from
+            record = runs.new_record(
+                name, resolved.pipeline, resolved.raw, git_commit=commit, forked_from=fork
+            )
+        runs.write_record(self._root, record)
+        self._record = record
+        self._log(name)
+
+    @hook_impl
+    def before_dataset_loaded(self, dataset_name: str) -> None:
+        """Nothing here builds engines: they are built inside nodes, whose native output is redirected."""
+
+    @hook_impl
+    def after_pipeline_run(self, catalog: Any) -> None:
+        """The run is complete."""
+        state: runs.State = "stopped" if self._stopped() else "finished"
+        self._end(catalog, state, "")
+
+    @hook_impl
+    def on_pipeline_error(self, error: Exception, catalog: Any) -> None:
+        """The run failed; what it wrote stays."""
+        self._end(catalog, "failed", f"{type(error).__name__}: {error}".partition("\n")[0])
+
+    def interrupted(self) -> None:
+        """Ctrl-C or SIGTERM, which Kedro's hooks do not see."""
+        if self._record is not None and self._record.state == "running":
+            self._write("killed", "interrupted")
+
+    def update_record(self, **fields: Any) -> None:
+        """Change fields of the present run's record."""
+        if self._record is not None:
+            self._record = self._record.model_copy(update=fields)
+            runs.write_record(self._root, self._record)
+
+    @property
+    def record(self) -> runs.RunRecord | None:
+        """The present run, once begun."""
+        return self._record
+
+    def _stopped(self) -> bool:
+        if self._record is None:
+            return False
+        manifests = sorted((self._root / MODELS / self._record.name).glob("policy_*/manifest.json"))
+        return bool(manifests) and json.loads(manifests[-1].read_text())["status"] == "stopped"
+
+    def _end(self, catalog: Any, state: runs.State, message: str) -> None:
+        for shared in ("engine", "learner"):
+            with contextlib.suppress(Exception):
+                catalog.release(shared)
+        self._write(state, message)
+        if self._handler is not None:
+            logging.getLogger().removeHandler(self._handler)
+            self._handler.close()
+            self._handler = None
+
+    def _write(self, state: runs.State, message: str) -> None:
+        if self._record is not None:
+            self.update_record(state=state, message=message)
+
+    def _log(self, name: str) -> None:
+        self._handler = log_to_file(self._root / RECORDS / name / "run.log")
+
+
+class MetricsHooks:
+    """Times nodes, prints progress, prunes old states and mirrors metrics into MLflow."""
+
+    def __init__(self) -> None:
+        self._root = Path()
+        self._mirror: Any = None
+        self._progress: Any = None
+        self._seconds: dict[str, dict[str, float]] = {}
+        self._node_started = 0.0
+        self._iteration_started = 0.0
+        self._redirect = contextlib.ExitStack()
+        self._name = ""
+
+    @hook_impl
+    def after_context_created(self, context: Any) -> None:
+        """Remember where the project is and how MLflow is set up."""
+        self._root = Path(context.project_path)
+        self._loader = context.config_loader
+
+    @hook_impl(trylast=True)
+    def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Any) -> None:
+        """Start the MLflow run and the clock."""
+        from rich.console import Console  # noqa: PLC0415
+
+        from starpo.tracking.mlflow_config import parse_mlflow_config  # noqa: PLC0415
+        from starpo.tracking.mlflow_mirror import MlflowMirror  # noqa: PLC0415
+        from starpo.tracking.progress import IterationProgress  # noqa: PLC0415
+
+        resolved = parameters.current()
+        self._name = resolved.names["name" if resolved.pipeline not in _RUNLESS else "base"]
+        self._iteration_started = time.perf_counter()
+        self._progress = IterationProgress(resolved.parameters.run.iterations, Console())
+        hooks = run_hooks()
+        if hooks is None or hooks.record is None or not pipeline.nodes:
+            return
+        if "mlflow" not in self._loader.config_patterns:
+            self._loader.config_patterns["mlflow"] = ["mlflow*", "mlflow*/**"]
+        self._mirror = MlflowMirror(self._root, parse_mlflow_config(dict(self._loader["mlflow"])))
+        with native_output_to(self._log_file()):
+            tags = {"starpo.environment": resolved.parameters.environment.name}
+            run_id = self._mirror.begin(hooks.record, resolved.raw, tags)
+        if run_id:
+            hooks.update_record(mlflow_run_id=run_id)
+
+    @hook_impl
+    def before_node_run(self, node: Any) -> None:
+        """Start the node's clock; while it runs, native output goes to the log file."""
+        self._node_started = time.perf_counter()
+        self._redirect.enter_context(native_output_to(self._log_file()))
+
+    @hook_impl
+    def after_node_run(self, node: Any) -> None:
+        """Stop the node's clock."""
+        self._redirect.close()
+        seconds = time.perf_counter() - self._node_started
+        iteration, _, name = node.name.rpartition(".")
+        self._seconds.setdefault(iteration, {})[name] = seconds
+
+    @hook_impl
+    def on_node_error(self, error: Exception) -> None:
+        """Give the terminal back."""
+        self._redirect.close()
+
+    @hook_impl
+    def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
+        """React to what was written: progress, MLflow, pruning."""
+        if match := re.fullmatch(r"iter_(\d+)\.metrics", dataset_name):
+            self._report_iteration(int(match.group(1)), data)
+        elif match := re.fullmatch(r"evaluation\.(\w+)\.t([\d_]+)\.(\w+)\.summary", dataset_name):
+            self._report_evaluation(f"{match.group(1)}-t{match.group(2)}", match.group(3), data)
+        elif dataset_name.startswith("comparison_"):
+            self._report_comparison(data)
+        elif re.fullmatch(r"policy_\d+", dataset_name):
+            self._prune()
+
+    @hook_impl(tryfirst=True)
+    def after_pipeline_run(self) -> None:
+        """End the MLflow run."""
+        self._end("FINISHED")
+
+    @hook_impl(tryfirst=True)
+    def on_pipeline_error(self, error: Exception) -> None:
+        """End the MLflow run as failed."""
+        self._redirect.close()
+        self._end("FAILED")
+
+    def interrupted(self) -> None:
+        """Ctrl-C or SIGTERM: the MLflow run ends as killed."""
+        self._redirect.close()
+        self._end("KILLED")
+
+    def _report_iteration(self, iteration: int, metrics: dict[str, Any]) -> None:
+        seconds = self._seconds.pop(f"iter_{iteration:04d}", {})
+        now = time.perf_counter()
+        timings = {f"seconds_{name}": value for name, value in seconds.items()}
+        timings |= {key: metrics[key] for key in ("seconds_update", "seconds_sync") if key in metrics}
+        timings["seconds_iteration"] = now - self._iteration_started
+        self._iteration_started = now
+        rate = metrics.get("rollout_tokens", 0.0) / max(1e-9, seconds.get("rollout", 0.0))
+        shown = metrics | timings | ({"tokens_per_second": rate} if "rollout" in seconds else {})
+        self._progress.report(shown)
+        if self._mirror is not None:
+            self._mirror.log_iteration(shown, iteration)
+        timings["seconds_mirror"] = time.perf_counter() - now
+        with (self._root / RECORDS / self._name / "timings.jsonl").open("a") as file:
+            file.write(json.dumps({"iteration": iteration} | timings) + "\n")
+
+    def _report_evaluation(self, folder: str, step: str, summary: dict[str, Any]) -> None:
+        self._iteration_started = time.perf_counter()
+        if self._mirror is not None:
+            table = self._root / "data/07_evaluation" / self._name / folder / f"step_{step}.parquet"
+            self._mirror.log_evaluation(folder, int(summary["iteration"]), summary, table)
+
+    def _report_comparison(self, data: dict[str, Any]) -> None:
+        from rich.console import Console  # noqa: PLC0415
+
+        from starpo.tracking.progress import before_after_table  # noqa: PLC0415
+
+        comparisons = data["comparisons"]
+        last = parameters.current_parameters().run.iterations
+        Console().print(before_after_table(comparisons))
+        if self._mirror is not None:
+            self._mirror.log_comparison(comparisons, last)
+            for iteration in (0, last):
+                folder = self._root / MODELS / self._name / f"policy_{iteration:04d}"
+                if (folder / "harness.json").exists():
+                    harness = json.loads((folder / "harness.json").read_text())
+                    self._mirror.log_policy(folder, iteration, harness)
+
+    def _prune(self) -> None:
+        from starpo.learning.policy import prune  # noqa: PLC0415
+
+        run, evaluation = parameters.current_parameters().run, parameters.current_parameters().evaluation
+        evaluated = set(range(0, run.iterations + 1, evaluation.every)) | {run.iterations}
+        prune(self._root / MODELS / self._name, keep_last=run.keep_last, keep_models=evaluated)
+
+    def _end(self, status: Any) -> None:
+        if self._mirror is not None:
+            self._mirror.end(status)
+            self._mirror = None
+
+    def _log_file(self) -> Path:
+        return self._root / RECORDS / self._name / "run.log"
+
+
+def run_hooks() -> RunHooks | None:
+    """The registered instance of :class:`RunHooks`."""
+    from kedro.framework.project import settings  # noqa: PLC0415
+
+    return next((hook for hook in settings.HOOKS if isinstance(hook, RunHooks)), None)
+
+
+def interrupt_hooks() -> None:
+    """Tell all hooks that the run was interrupted."""
+    from kedro.framework.project import settings  # noqa: PLC0415
+
+    for hook in settings.HOOKS:
+        hook.interrupted()
+
+
+def _git_commit(root: Path) -> str | None:
+    try:
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+        dirty = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + ("-dirty" if dirty else "")

@@ -1,0 +1,183 @@
+"""DeepSpeed for one module: construction, optimizer state in and out, independent of the number of ranks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from starpo.config import LearnerConfig, OptimizerConfig
+from starpo.errors import UserError
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def learner_device(config: LearnerConfig) -> torch.device:
+    """Raises ``UserError`` if a GPU is asked for and torch sees none."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("learner.device = 'cuda', but torch sees no GPU; use device auto or cpu")
+    return torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def join_process_group(device: torch.device) -> None:
+    """Start torch.distributed once; a single process becomes rank 0 of 1 without a launcher."""
+    if device.type == "cpu":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    import deepspeed  # noqa: PLC0415 - reads DS_ACCELERATOR when imported
+
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        # The shared-memory collectives serve several local ranks; compiling them costs a minute.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    single = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    for name, value in single.items():
+        os.environ.setdefault(name, value)
+    if "MASTER_PORT" not in os.environ:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
+    if torch.distributed.is_initialized():  # by vLLM
+        backend = torch.distributed.get_backend()
+    else:
+        backend = "nccl" if device.type == "cuda" else "gloo"
+    deepspeed.init_distributed(dist_backend=backend, verbose=False)
+
+
+class TrainedModule:
+    """A module under DeepSpeed with AdamW: accumulate over micro-batches, then one step."""
+
+    def __init__(self, module: nn.Module, optimizer: OptimizerConfig, config: LearnerConfig) -> None:
+        device = learner_device(config)
+        join_process_group(device)
+        import deepspeed  # noqa: PLC0415
+
+        self.device = device
+        self._settings = optimizer
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        self.engine, *_ = deepspeed.initialize(
+            model=module,
+            optimizer=_adamw(parameters, optimizer, config),
+            config=_deepspeed_config(optimizer, config),
+        )
+        self.steps = 0
+        self._set_step_count(0)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.engine(*args, **kwargs)
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add the gradient of one micro-batch; ``last`` marks the one before :meth:`step`."""
+        self.engine.set_gradient_accumulation_boundary(last)
+        self.engine.backward(loss)
+
+    def step(self) -> tuple[float, float]:
+        """One optimizer step. Returns (global gradient norm before clipping, learning rate used)."""
+        rate = self._rate()
+        for group in self.engine.optimizer.param_groups:
+            group["lr"] = rate
+        # DeepSpeed reports no norm where it leaves the optimizer alone.
+        gradients = [p.grad for _, p in self._named() if p.grad is not None] if self._plain() else []
+        norm = float(torch.nn.utils.get_total_norm(gradients)) if gradients else None
+        self.engine.step()
+        self.steps += 1
+        return norm if norm is not None else float(self.engine.get_global_grad_norm() or 0.0), rate
+
+    def _rate(self) -> float:
+        settings = self._settings
+        factor = min(1.0, (self.steps + 1) / settings.warmup_updates) if settings.warmup_updates else 1.0
+        if settings.decay_updates is not None:
+            factor *= max(0.0, 1.0 - self.steps / settings.decay_updates)
+        return settings.learning_rate * factor
+
+    def _named(self) -> list[tuple[str, nn.Parameter]]:
+        return [(name, p) for name, p in self.engine.module.named_parameters() if p.requires_grad]
+
+    def weights(self) -> dict[str, Tensor]:
+        """Full float32 master weights by name, on the CPU."""
+        return {name: self._full_weight(p).detach().float().cpu().clone() for name, p in self._named()}
+
+    def moments(self) -> dict[str, Tensor]:
+        """Full Adam moments as ``exp_avg/<name>`` and ``exp_avg_sq/<name>``, on the CPU."""
+        return {
+            f"{key}/{name}": self._full_moment(p, key).detach().float().cpu().clone()
+            for key in MOMENTS
+            for name, p in self._named()
+        }
+
+    def restore(self, weights: dict[str, Tensor], moments: dict[str, Tensor] | None, steps: int) -> None:
+        """Load masters, and moments with their step count; without moments the optimizer starts afresh."""
+        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state  # noqa: PLC0415
+
+        for name, parameter in self._named():
+            value = weights[name].to(self.device)
+            if self._plain():
+                with torch.no_grad():
+                    parameter.copy_(value)
+            else:
+                safe_set_full_fp32_param(parameter, value)
+            for key in MOMENTS:
+                moment = moments[f"{key}/{name}"] if moments else torch.zeros_like(weights[name])
+                if self._plain():
+                    self.engine.optimizer.state[parameter][key] = moment.to(self.device).clone()
+                else:
+                    safe_set_full_optimizer_state(parameter, moment.to(self.device), key)
+        self.steps = steps
+        self._set_step_count(steps)
+
+    def _plain(self) -> bool:
+        """Whether DeepSpeed leaves parameters and optimizer state as they are (ZeRO 0 in float32)."""
+        return isinstance(self.engine.optimizer, torch.optim.Optimizer)
+
+    def _full_weight(self, parameter: nn.Parameter) -> Tensor:
+        from deepspeed.utils import safe_get_full_fp32_param  # noqa: PLC0415
+
+        return parameter if self._plain() else safe_get_full_fp32_param(parameter)
+
+    def _full_moment(self, parameter: nn.Parameter, key: str) -> Tensor:
+        from deepspeed.utils import safe_get_full_optimizer_state  # noqa: PLC0415
+
+        if self._plain():
+            return self.engine.optimizer.state[parameter].get(key, torch.zeros_like(parameter))
+        return safe_get_full_optimizer_state(parameter, key)
+
+    def _set_step_count(self, steps: int) -> None:
+        """ZeRO makes a dummy step when it starts, which would shift Adam's bias correction by one."""
+        base = self.engine.optimizer if self._plain() else self.engine.optimizer.optimizer
+        if self._plain():
+            for _, parameter in self._named():
+                state = base.state[parameter]
+                for key in MOMENTS:
+                    state.setdefault(key, torch.zeros_like(parameter))
+        for state in base.state.values():
+            state["step"] = torch.tensor(float(steps))
+
+
+def _adamw(parameters: list[nn.Parameter], settings: OptimizerConfig, config: LearnerConfig) -> Any:
+    arguments = {"lr": settings.learning_rate, "betas": settings.betas, "weight_decay": settings.weight_decay}
+    if config.offload_optimizer:
+        from deepspeed.ops.adam import DeepSpeedCPUAdam  # noqa: PLC0415
+
+        return DeepSpeedCPUAdam(parameters, **arguments)
+    return torch.optim.AdamW(parameters, **arguments)
+
+
+def _deepspeed_config(settings: OptimizerConfig, config: LearnerConfig) -> dict[str, Any]:
+    zero: dict[str, Any] = {"stage": config.zero_stage}
+    if config.offload_optimizer:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    return {
+        # Losses are normalised by the whole mini-batch's tokens, so nothing is divided by a batch size here.
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": settings.gradient_clip,
+        "zero_optimization": zero,
+        "bf16": {"enabled": config.dtype == "bfloat16"},
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": 1 << 30,
+        "wall_clock_breakdown": False,
+    }

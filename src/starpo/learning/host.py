@@ -1,0 +1,27 @@
+"""One learner for the whole run, built at first use."""
+
+from __future__ import annotations
+
+from starpo.config import AlgorithmConfig, LearnerConfig
+from starpo.learning.learner import Learner
+from starpo.learning.policy import Policy
+
+
+class LearnerHost:
+    """Lent to the update node; ``at`` restores the asked policy's state on a mismatch."""
+
+    def __init__(self) -> None:
+        self._learner: Learner | None = None
+
+    def at(
+        self, policy: Policy, config: LearnerConfig, algorithm: AlgorithmConfig, *, temperature: float
+    ) -> Learner:
+        """The learner holding exactly the state of ``policy``."""
+        if self._learner is None:
+            self._learner = Learner(policy, config, algorithm, temperature=temperature)
+        self._learner.restore(policy)
+        return self._learner
+
+    def close(self) -> None:
+        """Free the learner."""
+        self._learner = None

@@ -1,0 +1,162 @@
+"""The embedded base policy: a small Llama with its own tokenizer, built and warm-started here.
+
+No download: weights are drawn from a seed and fitted to demonstrations on training instances by maximum
+likelihood of the demonstrated tokens, the same token ledgers and the same loss mask as in a rollout.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from starpo.agent.prompt import fixed_phrases, system_message
+from starpo.agent.template import ChatTemplate
+from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig
+from starpo.environments.registry import make
+from starpo.environments.splits import Split, draw_instance
+from starpo.learning.batching import micro_batches
+from starpo.learning.demonstrations import Demonstrator, demonstrate
+from starpo.learning.models import Actor
+from starpo.learning.policy import load_tokenizer
+from starpo.learning.tokenizer import build_tokenizer
+from starpo.seeds import Purpose, SeedKey
+
+#: Instances whose texts train the tokenizer: enough to see every word of the environment.
+TOKENIZER_INSTANCES = 400
+#: The smallest that vLLM's CPU attention has a kernel for.
+HEAD_DIMENSION = 32
+WARMUP_SHARE = 0.03
+GRADIENT_CLIP = 1.0
+BETAS = (0.9, 0.98)
+
+
+def build_base_policy(
+    directory: Path, environment: EnvironmentConfig, agent: AgentConfig, config: BasePolicyConfig
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Write tokenizer and config into ``directory``; return the weights and what the fit came to."""
+    directory.mkdir(parents=True, exist_ok=True)
+    _write_tokenizer(directory, environment, agent, config)
+    tokenizer = load_tokenizer(directory)
+    template = ChatTemplate.of(tokenizer)
+    model = new_model(len(tokenizer), template, agent, config)
+    model.config.save_pretrained(directory)
+    model.generation_config.save_pretrained(directory)
+    trajectories = demonstrate(environment, agent, config, template)
+    loss = _fit(Actor(model), trajectories, config)
+    weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    successes = [trajectory.turns[-1].success for trajectory in trajectories]
+    return weights, {
+        "demonstrations": float(len(trajectories)),
+        "demonstrator_success": float(np.mean(successes)),
+        "loss": loss,
+        "parameters": float(sum(p.numel() for p in model.parameters())),
+    }
+
+
+def new_model(vocabulary: int, template: ChatTemplate, agent: AgentConfig, config: BasePolicyConfig) -> Any:
+    """A Llama with random weights from the base policy's seed, untied embeddings."""
+    from transformers import LlamaConfig, LlamaForCausalLM  # noqa: PLC0415
+
+    seed = SeedKey(config.seed, Purpose.WEIGHTS).integer()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=vocabulary,
+                hidden_size=config.hidden_size,
+                intermediate_size=3 * config.hidden_size,
+                num_hidden_layers=config.layers,
+                num_attention_heads=config.heads,
+                num_key_value_heads=config.heads,
+                head_dim=HEAD_DIMENSION,
+                max_position_embeddings=agent.max_tokens_per_trajectory,
+                tie_word_embeddings=False,
+                eos_token_id=template.turn_end,
+                bos_token_id=None,
+                pad_token_id=template.tokenizer.pad_token_id,
+            )
+        ).float()
+
+
+def _write_tokenizer(
+    directory: Path, environment: EnvironmentConfig, agent: AgentConfig, config: BasePolicyConfig
+) -> None:
+    env = make(environment.name, **environment.arguments)
+    demonstrator = Demonstrator(config, agent)
+    texts: list[str] = []
+    names: set[str] = set()
+    for group in range(TOKENIZER_INSTANCES):
+        key = SeedKey(config.seed, Purpose.DEMONSTRATION, "tokenizer", group=group)
+        instance = draw_instance(env, split=Split.TRAIN, key=key)
+        texts += [instance.observation, demonstrator.respond(env, key.generator())]
+        names.update(env.action_names)
+    phrases = [*fixed_phrases(env.rules, agent), *names]
+    build_tokenizer(
+        [*texts, system_message(env.rules, agent)], phrases, vocabulary=config.vocabulary, directory=directory
+    )
+
+
+def _fit(actor: Actor, trajectories: list[Any], config: BasePolicyConfig) -> float:
+    """Maximum likelihood of the demonstrated tokens; returns the mean loss of the last tenth, nats per token."""
+    chains = [trajectory.token_ids() for trajectory in trajectories]
+    masks = [
+        [flag for turn in t.turns for flag in (*[False] * len(turn.context_ids), *[True] * len(turn.response_ids))]
+        for t in trajectories
+    ]
+    lengths = np.array([len(chain) for chain in chains])
+    optimizer = torch.optim.AdamW(actor.parameters(), lr=config.learning_rate, betas=BETAS, weight_decay=0.01)
+    shuffle = SeedKey(config.seed, Purpose.SHUFFLE, "warm start").generator()
+    steps = []
+    for _ in range(config.epochs):
+        parts = [part for part, _ in _length_buckets(lengths, config.batch_tokens, shuffle)]
+        steps += [parts[i] for i in shuffle.permutation(len(parts))]
+    losses = []
+    for number, rows in enumerate(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * _schedule(number / len(steps))
+        width = int(lengths[rows].max())
+        ids = torch.zeros(len(rows), width, dtype=torch.int64)
+        mask = torch.zeros(len(rows), width, dtype=torch.bool)
+        for at, row in enumerate(rows):
+            ids[at, : lengths[row]] = torch.tensor(chains[row])
+            mask[at, : lengths[row]] = torch.tensor(masks[row])
+        logp, _ = actor(ids, mask)
+        loss = -logp.sum() / mask.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(actor.parameters(), GRADIENT_CLIP)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return float(np.mean(losses[-max(1, len(losses) // 10) :]))
+
+
+def _length_buckets(lengths: np.ndarray, tokens: int, shuffle: np.random.Generator) -> Any:
+    """Micro-batches of similar length, drawn from shuffled chunks so that no epoch repeats a batch."""
+    order = shuffle.permutation(len(lengths))
+    chunk = max(1, 16 * tokens // int(lengths.mean()))
+    for start in range(0, len(order), chunk):
+        yield from micro_batches(order[start : start + chunk], lengths, tokens)
+
+
+def _schedule(progress: float) -> float:
+    """Linear warm-up, then cosine to zero; ``progress`` in [0, 1)."""
+    if progress < WARMUP_SHARE:
+        return (progress + 1e-3) / WARMUP_SHARE
+    return 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def harness_of(environment: EnvironmentConfig, agent: AgentConfig) -> dict[str, Any]:
+    """What belongs to a policy beside its weights: prompt, parser settings, limits."""
+    env = make(environment.name, **environment.arguments)
+    harness = {
+        "agent": agent.model_dump(),
+        "environment": environment.model_dump(),
+        "system_message": system_message(env.rules, agent),
+    }
+    return dict(json.loads(json.dumps(harness)))

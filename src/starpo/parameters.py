@@ -1,0 +1,120 @@
+"""The resolved parameters of this process: base, Kedro env, preset, ``--params``, in rising precedence."""
+
+from __future__ import annotations
+
+import copy
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starpo.config import Parameters, parse_parameters
+from starpo.errors import UserError
+from starpo.run_paths import STAGES, Source, base_policy_run, default_name, newest_source, parse_source
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a Kedro command works with."""
+
+    pipeline: str
+    """Requested pipeline."""
+    raw: dict[str, Any]
+    """Parameters as nested dicts, preset and ``--params`` applied, ``run.name`` filled in."""
+    parameters: Parameters
+    """The same, typed."""
+    source: Source | None
+    """What a stage alone works on."""
+    fork: Source | None
+    """Where a forked run starts."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Answers to ``${run:…}`` in the catalog."""
+
+
+_current: Resolved | None = None
+
+
+def resolve_parameters(
+    config: dict[str, Any], pipeline: str, runtime: dict[str, Any], root: Path
+) -> Resolved:
+    """Merge, validate and name. Raises ``UserError``; remembers the result for :func:`current_parameters`."""
+    global _current  # noqa: PLW0603 - Kedro calls create_pipeline without a way to pass parameters
+    raw = copy.deepcopy(dict(config))
+    presets = raw.pop("presets", {})
+    merge(raw, presets.get(pipeline, {}))
+    merge(raw, runtime)
+    parameters = parse_parameters(raw)
+    source = _find_source(root, pipeline, parameters)
+    fork = parse_source(root, parameters.run.fork_from, "policy") if parameters.run.fork_from else None
+    name = parameters.run.name or default_name(pipeline, parameters, source)
+    if name.startswith("base-"):
+        raise UserError(f"run.name = {name!r}: names starting with 'base-' belong to base policies; choose another")
+    raw["run"]["name"] = name
+    parameters = parse_parameters(raw)
+    base = base_policy_run(parameters.base_policy, parameters.environment, parameters.agent)
+    names = {
+        "name": name,
+        "base": base,
+        "source": source.run if source else base,
+        "source_iteration": f"{source.iteration:04d}" if source else "0000",
+        "source_next": f"{source.iteration + 1:04d}" if source else "0001",
+        "fork": fork.run if fork else base,
+        "fork_iteration": f"{fork.iteration:04d}" if fork else "0000",
+    }
+    # Nodes get every section whole, so that their types see defaults as well.
+    typed = {key: value for key, value in raw.items() if key not in Parameters.model_fields}
+    typed |= parameters.model_dump(mode="json")
+    _current = Resolved(pipeline, typed, parameters, source, fork, names)
+    return _current
+
+
+def current() -> Resolved:
+    """What :func:`resolve_parameters` found last; loads the project's configuration where no session did."""
+    if _current is not None:
+        return _current
+    from kedro.config import OmegaConfigLoader  # noqa: PLC0415
+    from kedro.framework.project import settings  # noqa: PLC0415
+    from kedro.utils import find_kedro_project  # noqa: PLC0415
+
+    root = find_kedro_project(Path.cwd())
+    if root is None:
+        raise UserError(f"{Path.cwd()}: not inside a Kedro project")
+    loader = OmegaConfigLoader(
+        conf_source=str(root / settings.CONF_SOURCE),
+        env=os.environ.get("KEDRO_ENV"),
+        **settings.CONFIG_LOADER_ARGS,
+    )
+    return resolve_parameters(loader["parameters"], "train_starpo_s", {}, root)
+
+
+def current_parameters() -> Parameters:
+    """The typed parameters of this process."""
+    return current().parameters
+
+
+def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
+    """Put ``over`` into ``base``, nested dicts key by key."""
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            merge(base[key], value)
+        else:
+            base[key] = copy.deepcopy(value)
+
+
+def _find_source(root: Path, pipeline: str, parameters: Parameters) -> Source | None:
+    what = STAGES.get(pipeline)
+    if what is None:
+        return None
+    if parameters.run.source:
+        return parse_source(root, parameters.run.source, what)
+    found = newest_source(root, what, parameters.environment.name)
+    if found is not None:
+        return found
+    base = base_policy_run(parameters.base_policy, parameters.environment, parameters.agent)
+    if what == "policy" and (root / "data/06_models" / base / "policy_0000").exists():
+        return Source(base, 0)
+    remedy = "base_policy" if what == "policy" else "rollout" if what == "rollouts" else "reward"
+    raise UserError(
+        f"{pipeline}: there is no {what} of {parameters.environment.name} yet; "
+        f"run `kedro run --pipeline={remedy}` first or name one with --params run.source=RUN@ITERATION"
+    )

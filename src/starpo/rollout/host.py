@@ -1,0 +1,89 @@
+"""One engine for the whole run, built at first use, always serving the policy that is asked for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from starpo.agent.template import ChatTemplate
+from starpo.config import AgentConfig, EngineConfig
+from starpo.errors import UserError
+from starpo.learning.policy import Policy
+from starpo.rollout.engine import Engine
+from starpo.rollout.sync import prove_sync
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """An engine with the template of the policy it serves."""
+
+    engine: Engine
+    """Ready to generate."""
+    template: ChatTemplate
+    """Tokenisation of that policy."""
+
+
+class EngineHost:
+    """Lent to every node that generates; ``serve`` reloads on a mismatch of policy."""
+
+    def __init__(self) -> None:
+        self._serving: Serving | None = None
+        self._config: EngineConfig | None = None
+
+    def serve(self, policy: Policy, config: EngineConfig, agent: AgentConfig) -> Serving:
+        """The engine with the weights of ``policy``; built, reloaded or left alone as needed."""
+        if self._serving is None:
+            self._serving = self._start(policy, config, agent)
+            self._config = config
+        elif config != self._config:
+            raise UserError("engine: its settings cannot change within one run")
+        elif self._serving.engine.serves != policy.identity:
+            self._serving.engine.load_from(policy.model_directory, policy.identity)
+            prove_sync(self._serving.engine, _reference(policy), self._probe(), config.sync_tolerance)
+        return self._serving
+
+    def _start(self, policy: Policy, config: EngineConfig, agent: AgentConfig) -> Serving:
+        template = ChatTemplate.of(policy.tokenizer())
+        if not template.keeps_history:
+            logger.warning(
+                "%s: the chat template rewrites earlier turns; trajectories keep them as they were sampled",
+                policy.model_directory,
+            )
+        context = agent.max_tokens_per_trajectory
+        if config.kind == "transformers":
+            from starpo.rollout.transformers_engine import TransformersEngine  # noqa: PLC0415
+
+            engine: Engine = TransformersEngine(
+                policy.model_directory, config, stop_ids=template.stop_ids, identity=policy.identity
+            )
+        else:
+            from starpo.rollout.vllm_engine import VLLMEngine  # noqa: PLC0415
+
+            engine = VLLMEngine(
+                policy.model_directory,
+                config,
+                context=context,
+                stop_ids=template.stop_ids,
+                identity=policy.identity,
+            )
+        return Serving(engine, template)
+
+    def _probe(self) -> list[list[int]]:
+        assert self._serving is not None
+        return [self._serving.template.opening("probe", "of the weights"), list(range(3, 40))]
+
+    def close(self) -> None:
+        """Free the engine."""
+        if self._serving is not None:
+            self._serving.engine.close()
+            self._serving = None
+
+
+def _reference(policy: Policy) -> Engine:
+    from starpo.rollout.transformers_engine import TransformersEngine  # noqa: PLC0415
+
+    return TransformersEngine(
+        policy.model_directory, EngineConfig(device="cpu"), stop_ids=(), identity=policy.identity
+    )

@@ -1,0 +1,209 @@
+"""A run's tables as pandas frames, whatever the run is doing at the moment."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from starpo.data.schemas import SCHEMA_VERSION, TABLES
+from starpo.errors import UserError
+from starpo.runs import RunRecord, current_state
+
+
+class Run:
+    """One run's data, read from its files at every call; open one with :func:`starpo.open_run`.
+
+    Text columns with few values arrive as pandas categories.
+    """
+
+    def __init__(self, root: Path, record: RunRecord) -> None:
+        self.root = root
+        self.record = record
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {self.state}, {len(self.iterations)} iterations)"
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def state(self) -> str:
+        """running, finished, stopped, failed, killed or interrupted."""
+        return current_state(self.record)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All parameters, resolved, as nested dictionaries."""
+        return self.record.parameters
+
+    @property
+    def iterations(self) -> list[int]:
+        """Iterations whose metrics are written."""
+        return sorted(_numbered(self._folder("05_updates"), "iter_*.json"))
+
+    def turns(self, iteration: int | None = None) -> pd.DataFrame:
+        """Rollouts, one row per turn (``TURNS``), of one iteration or of all."""
+        return self._iterations("02_rollouts", "turns", iteration)
+
+    def scored(self, iteration: int | None = None) -> pd.DataFrame:
+        """Trajectories with rewards and the filter's verdict, one row each (``SCORED``)."""
+        return self._iterations("03_scored", "scored", iteration)
+
+    def updates(self, iteration: int | None = None) -> pd.DataFrame:
+        """Advantages, values and ratios, one row per trained turn (``UPDATES``)."""
+        return self._iterations("05_updates", "updates", iteration)
+
+    def metrics(self) -> pd.DataFrame:
+        """Training metrics, one row per iteration; an iteration without a metric holds NaN there."""
+        files = _numbered(self._folder("05_updates"), "iter_*.json")
+        rows = [{"iteration": number} | _read_object(files[number]) for number in sorted(files)]
+        return pd.DataFrame(rows) if rows else pd.DataFrame({"iteration": pd.Series(dtype="int64")})
+
+    def evaluation(self, suite: str | None = None, step: int | None = None) -> pd.DataFrame:
+        """Evaluated turns (``TURNS``), after the columns ``suite`` (folder, with temperature) and ``step``.
+
+        Args:
+            suite: ``test``, which is all its temperatures, or ``test-t0_5``; None: all.
+            step: policy step; None: all.
+        """
+        frames = []
+        for folder, number, path in self._evaluations(suite, step, ".parquet"):
+            table = read_table(path, "turns")
+            size = table.num_rows
+            frames.append(
+                table.add_column(
+                    0, "suite", pa.array([folder] * size, pa.string()).dictionary_encode()
+                ).add_column(1, "step", pa.array([number] * size, pa.int32()))
+            )
+        return _frame(frames)
+
+    def evaluation_summary(self) -> pd.DataFrame:
+        """One row per suite and policy step: ``suite`` (folder), ``step`` and the keys of ``METRICS``."""
+        rows = [
+            {"suite": folder, "step": number} | _read_object(path) | {"suite": folder, "step": number}
+            for folder, number, path in self._evaluations(None, None, ".json")
+        ]
+        return pd.DataFrame(rows) if rows else pd.DataFrame({"suite": pd.Series(dtype="str"), "step": []})
+
+    def comparison(self) -> pd.DataFrame:
+        """First against last policy, one row per suite and temperature; the keys of ``COMPARISON``."""
+        path = self._folder("08_reporting") / "comparison.json"
+        if not path.exists():
+            raise UserError(f"run {self.name!r} has no {path}: it is written when the run is finished")
+        rows = _read_object(path).get("comparisons")
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise UserError(f"{path} is corrupt (no list 'comparisons'). Delete it and continue the run.")
+        return pd.DataFrame(rows)
+
+    def _folder(self, layer: str) -> Path:
+        return self.root / "data" / layer / self.name
+
+    def _iterations(self, layer: str, kind: str, iteration: int | None) -> pd.DataFrame:
+        folder = self._folder(layer)
+        files = _numbered(folder, "iter_*.parquet")
+        if not files:
+            raise UserError(f"run {self.name!r} has no tables in {folder} yet")
+        if iteration is not None and iteration not in files:
+            raise UserError(f"{folder} has no iteration {iteration}; it has {_ranges(files)}")
+        chosen = sorted(files) if iteration is None else [iteration]
+        return _frame([read_table(files[number], kind) for number in chosen])
+
+    def _evaluations(self, suite: str | None, step: int | None, suffix: str) -> list[tuple[str, int, Path]]:
+        folder = self._folder("07_evaluation")
+        found = [
+            (path.name, number, file)
+            for path in sorted(folder.glob("*/"))
+            for number, file in sorted(_numbered(path, f"step_*{suffix}").items())
+        ]
+        suites = sorted({name for name, _, _ in found})
+        if suite is not None:
+            found = [item for item in found if suite in (item[0], re.sub(r"-t[0-9._]+$", "", item[0]))]
+            if not found:
+                raise UserError(
+                    f"{folder} has no suite {suite!r}; it has {', '.join(suites) or 'no evaluation yet'}"
+                )
+        steps = {number for _, number, _ in found}
+        if step is not None and step not in steps:
+            raise UserError(f"{folder} has no evaluation of step {step}; it has {_ranges(steps)}")
+        if suffix == ".parquet" and not found:
+            raise UserError(f"run {self.name!r} has no evaluation in {folder} yet")
+        return [item for item in found if step in (None, item[1])]
+
+
+def read_table(path: Path, kind: str) -> pa.Table:
+    """A Parquet table of ours, checked for version and columns.
+
+    Args:
+        path: the file.
+        kind: key of ``TABLES``: turns, scored or updates.
+
+    Raises:
+        UserError: the file is corrupt, of an unknown schema version or of another table.
+    """
+    try:
+        table = pq.ParquetFile(path).read()
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(
+            f"{path} is corrupt or half-written ({str(error).splitlines()[0]}). "
+            "Delete it and continue the run."
+        ) from None
+    versions = (
+        set(table["schema_version"].unique().to_pylist())
+        if "schema_version" in table.column_names
+        else {None}
+    )
+    if unknown := versions - {SCHEMA_VERSION}:
+        raise UserError(
+            f"{path}: schema_version {unknown.pop()!r} is unknown; this version of starpo reads "
+            f"{SCHEMA_VERSION}. Open the run with the version that wrote it."
+        )
+    if odd := set(table.column_names) ^ set(TABLES[kind].names):
+        raise UserError(f"{path} is not a table of {kind}: column {min(odd)!r} is missing or too much")
+    return table
+
+
+def _numbered(folder: Path, pattern: str) -> dict[int, Path]:
+    return {
+        int(digits): path
+        for path in folder.glob(pattern)
+        if (digits := path.stem.rpartition("_")[2]).isdecimal() and path.is_file()
+    }
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is corrupt or half-written ({error}). Delete it and continue the run."
+        ) from None
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    value = _read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is corrupt (not a JSON object). Delete it and continue the run.")
+    return value
+
+
+def _frame(tables: list[pa.Table]) -> pd.DataFrame:
+    # Each file has its own dictionary of texts; categories must be common to the frame.
+    return pa.concat_tables(tables).unify_dictionaries().to_pandas()
+
+
+def _ranges(numbers: Any) -> str:
+    """``{0, 1, 2, 5}`` to ``0-2, 5``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts) or "none"
