@@ -1,8 +1,8 @@
 """A training run: the same small pipeline of one iteration, unrolled N times.
 
-    base policy -> policy_0000
-    iteration i: policy_i -> rollouts -> returns -> scored -> policy_i+1
-    every k iterations: policy_i -> periodic evaluation; at both ends: the final suites, compared
+base policy -> policy_0000
+iteration i: policy_i -> rollouts -> returns -> scored -> policy_i+1
+every k iterations: policy_i -> periodic evaluation; at both ends: the final suites, compared
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def training_pipeline() -> Pipeline:
         due = _due(evaluation, iteration, count)
         parts += [evaluation_stage(suite, t, iteration, policy_name(iteration)) for suite, t in due]
         if iteration < count:
-            parts.append(_iteration(iteration, [f"{evaluation_name(s, t, iteration)}.summary" for s, t in due]))
+            parts.append(
+                _iteration(iteration, [f"{evaluation_name(s, t, iteration)}.summary" for s, t in due])
+            )
     return Pipeline(parts)
 
 

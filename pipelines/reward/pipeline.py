@@ -19,4 +19,6 @@ def reward_stage() -> Pipeline:
 
 def create_pipeline(**kwargs: object) -> Pipeline:
     """The stage alone: scores the rollouts that ``run.source`` names."""
-    return pipeline(reward_stage(), inputs={"rollouts": "source_rollouts"}, outputs={"scored": "stage_scored"})
+    return pipeline(
+        reward_stage(), inputs={"rollouts": "source_rollouts"}, outputs={"scored": "stage_scored"}
+    )

@@ -31,4 +31,6 @@ def rollout_stage() -> Pipeline:
 
 def create_pipeline(**kwargs: object) -> Pipeline:
     """The stage alone: on the policy that ``run.source`` names."""
-    return pipeline(rollout_stage(), inputs={"policy": "source_policy"}, outputs={"rollouts": "stage_rollouts"})
+    return pipeline(
+        rollout_stage(), inputs={"policy": "source_policy"}, outputs={"rollouts": "stage_rollouts"}
+    )

@@ -99,7 +99,9 @@ def _sync(
     serving = host.serve(policy, config, agent)
     assert state.weights is not None
     serving.engine.load(state.weights.items(), f"{state.run}/{state.policy_step}")
-    probe = [batch.token_ids[row, : batch.lengths[row]].tolist() for row in range(min(PROBE, len(batch.keys)))]
+    probe = [
+        batch.token_ids[row, : batch.lengths[row]].tolist() for row in range(min(PROBE, len(batch.keys)))
+    ]
     return prove_sync(serving.engine, actor, probe, config.sync_tolerance)
 
 

@@ -18,7 +18,13 @@ from kedro.framework.cli.project import (
     TO_NODES_HELP,
     TO_OUTPUTS_HELP,
 )
-from kedro.framework.cli.utils import CONTEXT_SETTINGS, _split_params, env_option, split_node_names, split_string
+from kedro.framework.cli.utils import (
+    CONTEXT_SETTINGS,
+    _split_params,
+    env_option,
+    split_node_names,
+    split_string,
+)
 from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
 
@@ -35,7 +41,9 @@ def cli() -> None:
 @cli.command()
 @env_option
 @click.option("--pipeline", "-p", "pipelines", multiple=True, help="Pipeline to run, such as train_starpo_s.")
-@click.option("--pipelines", "more_pipelines", default="", callback=split_string, help="The same, Kedro's newer name.")
+@click.option(
+    "--pipelines", "more_pipelines", default="", callback=split_string, help="The same, Kedro's newer name."
+)
 @click.option("--params", default="", callback=_split_params, help=PARAMS_ARG_HELP)
 @click.option("--tags", "-t", default="", callback=split_string, help=TAG_ARG_HELP)
 @click.option("--nodes", "-n", "node_names", default="", callback=split_node_names, help=NODE_ARG_HELP)
@@ -45,7 +53,9 @@ def cli() -> None:
 @click.option("--to-outputs", default="", callback=split_string, help=TO_OUTPUTS_HELP)
 @click.option("--conf-source", default=None, help=CONF_SOURCE_HELP)
 @click.option("--traceback", is_flag=True, help="Show the traceback of an error, also of a user's mistake.")
-def run(env: str | None, params: dict[str, Any], conf_source: str | None, traceback: bool, **selection: Any) -> None:
+def run(
+    env: str | None, params: dict[str, Any], conf_source: str | None, traceback: bool, **selection: Any
+) -> None:
     """Run a pipeline. What is there already is kept: after an interruption the same command goes on."""
     names = [*selection.pop("pipelines"), *selection.pop("more_pipelines")] or ["train_starpo_s"]
     from starpo.hooks import interrupt_hooks  # noqa: PLC0415
@@ -62,7 +72,11 @@ def run(env: str | None, params: dict[str, Any], conf_source: str | None, traceb
             )
     except KeyboardInterrupt:
         interrupt_hooks()
-        click.secho("\nInterrupted. Nothing written is lost: the same command goes on from here.", fg="yellow", err=True)
+        click.secho(
+            "\nInterrupted. Nothing written is lost: the same command goes on from here.",
+            fg="yellow",
+            err=True,
+        )
         sys.exit(130)
     except Exception as error:
         mistake = user_mistake(error)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from starpo.errors import UserError
 
@@ -42,13 +42,17 @@ class RunConfig(Section):
     """Stop after this many iterations in a row in which every group was filtered."""
 
 
+#: null drops the arguments that a lower configuration layer gave.
+Arguments = Annotated[dict[str, Any], BeforeValidator(lambda value: {} if value is None else value)]
+
+
 class EnvironmentConfig(Section):
     """The training task."""
 
     name: str
     """Registered name or ``module:Class``."""
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    """Keyword arguments of the environment."""
+    arguments: Arguments = Field(default_factory=dict)
+    """Keyword arguments of the environment; null for none."""
 
 
 class AgentConfig(Section):
@@ -223,8 +227,8 @@ class Suite(Section):
 
     environment: str
     """Registered environment."""
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    """Its arguments."""
+    arguments: Arguments = Field(default_factory=dict)
+    """Its arguments; null for none."""
     split: Literal["validation", "test"] = "test"
     """Instances are drawn from this split, disjoint from training."""
     prompts: int = Field(1024, gt=0)
@@ -254,8 +258,24 @@ class EvaluationConfig(Section):
         for key, names in (("periodic", self.periodic), ("final", self.final)):
             for name in names:
                 if name not in self.suites:
-                    raise ValueError(f"{key} names the suite {name!r}, which is not among {sorted(self.suites)}")
+                    raise ValueError(
+                        f"{key} names the suite {name!r}, which is not among {sorted(self.suites)}"
+                    )
         return self
+
+
+class WarmStartStage(Section):
+    """One part of the warm start, with demonstrations of one kind."""
+
+    demonstrations: int = Field(gt=0)
+    """Episodes, each seen once."""
+    careful_share: float = Field(1.0, ge=0, le=1)
+    """Probability that a demonstrated turn thinks and follows the solver; the rest is hasty: an empty thought
+    and random actions."""
+    malformed_share: float = Field(0.0, ge=0, lt=1)
+    """Probability of a turn with a broken format."""
+    learning_rate: float = Field(gt=0)
+    """Peak learning rate; warm-up, then cosine to zero."""
 
 
 class BasePolicyConfig(Section):
@@ -269,24 +289,16 @@ class BasePolicyConfig(Section):
     """Width."""
     layers: int = Field(3, gt=0)
     """Transformer layers."""
-    heads: int = Field(4, gt=0)
+    heads: int = Field(2, gt=0)
     """Attention heads of 32 dimensions each, whatever the width."""
     vocabulary: int = Field(420, ge=280)
-    """Largest tokenizer size: 256 bytes, special tokens, merges."""
-    demonstrations: int = Field(gt=0)
-    """Demonstration episodes drawn for the warm start."""
-    epochs: int = Field(1, gt=0)
-    """Passes over them."""
-    batch_tokens: int = Field(16384, gt=0)
-    """Padded tokens of one warm-start step."""
-    learning_rate: float = Field(3e-3, gt=0)
-    """Peak learning rate of the warm start (cosine to zero)."""
-    expert_share: float = Field(ge=0, le=1)
-    """Probability that a demonstrated turn looks and follows the solver; the rest is hasty and random."""
+    """Largest tokenizer size: 256 bytes, special tokens, merges; the harness's phrases come on top."""
+    batch_tokens: int = Field(gt=0)
+    """Padded tokens of one warm-start step; many small steps teach more than few large ones."""
     max_plan: int = Field(3, gt=0)
     """Demonstrated answers hold 1 to this many actions, uniformly."""
-    malformed_share: float = Field(0.0, ge=0, lt=1)
-    """Probability of a demonstrated turn with a broken format."""
+    stages: list[WarmStartStage] = Field(min_length=1)
+    """Parts of the warm start in order, such as skill first, then habit."""
 
 
 class Parameters(Section):
@@ -336,7 +348,9 @@ def parse_parameters(raw: dict[str, Any]) -> Parameters:
                 message = f"unknown parameter; known here: {', '.join(_known_keys(problem['loc'][:-1]))}"
             lines.append(f"  {key}{shown}: {message}" if key else f"  {message}")
         raise UserError(
-            "invalid parameters:\n" + "\n".join(lines) + "\nCorrect conf/*/parameters*.yml or the --params option."
+            "invalid parameters:\n"
+            + "\n".join(lines)
+            + "\nCorrect conf/*/parameters*.yml or the --params option."
         ) from None
 
 

@@ -48,7 +48,9 @@ def resolve_parameters(
     fork = parse_source(root, parameters.run.fork_from, "policy") if parameters.run.fork_from else None
     name = parameters.run.name or default_name(pipeline, parameters, source)
     if name.startswith("base-"):
-        raise UserError(f"run.name = {name!r}: names starting with 'base-' belong to base policies; choose another")
+        raise UserError(
+            f"run.name = {name!r}: names starting with 'base-' belong to base policies; choose another"
+        )
     raw["run"]["name"] = name
     parameters = parse_parameters(raw)
     base = base_policy_run(parameters.base_policy, parameters.environment, parameters.agent)

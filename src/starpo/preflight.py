@@ -40,7 +40,9 @@ def check_before_work(root: Path, resolved: Resolved) -> None:
             "give a local model directory, or null for the embedded policy"
         )
     if resolved.fork is not None:
-        _ = Policy.open(root / MODELS / resolved.fork.run / f"policy_{resolved.fork.iteration:04d}").model_directory
+        _ = Policy.open(
+            root / MODELS / resolved.fork.run / f"policy_{resolved.fork.iteration:04d}"
+        ).model_directory
     rewind(root / MODELS / resolved.names["name"])
 
 
@@ -60,14 +62,18 @@ def rewind(models: Path) -> None:
     if not policies or policies[-1].is_complete or policies[-1].manifest["status"] == "imported":
         _check_readable(policies[-1:])
         return
-    complete = [policy for policy in policies if policy.is_complete or policy.manifest["status"] == "imported"]
+    complete = [
+        policy for policy in policies if policy.is_complete or policy.manifest["status"] == "imported"
+    ]
     if not complete:
         raise UserError(
             f"{models}: no complete learner state is left to go on from; remove the run with "
             f"`starpo runs rm {models.name}`"
         )
     for policy in policies[policies.index(complete[-1]) + 1 :]:
-        logger.warning("going back to %s: %s holds no learner state", complete[-1].identity, policy.directory.name)
+        logger.warning(
+            "going back to %s: %s holds no learner state", complete[-1].identity, policy.directory.name
+        )
         (policy.directory / MANIFEST).unlink()
     _check_readable(complete[-1:])
 

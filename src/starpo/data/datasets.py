@@ -53,7 +53,9 @@ class TableDataset(AbstractDataset[Any, pa.Table]):
             rejected = self._path.parent / "rejected" / self._path.name
             rejected.parent.mkdir(exist_ok=True)
             os.replace(temporary, rejected)
-            raise UserError(f"{self._path}: {problem}. The table is kept in {rejected}; nothing was overwritten")
+            raise UserError(
+                f"{self._path}: {problem}. The table is kept in {rejected}; nothing was overwritten"
+            )
         os.replace(temporary, self._path)
 
     def _exists(self) -> bool:
@@ -71,9 +73,13 @@ def read_table(path: Path, table: str) -> pa.Table:
         raise UserError(f"{path}: no such table; run the stage that writes it first") from None
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(f"{path}: unreadable table ({error}); remove the file and run again") from None
-    versions = set(data["schema_version"].unique().to_pylist()) if "schema_version" in data.column_names else {None}
+    versions = (
+        set(data["schema_version"].unique().to_pylist()) if "schema_version" in data.column_names else {None}
+    )
     if versions - {SCHEMA_VERSION}:
-        raise UserError(f"{path}: schema_version {sorted(map(str, versions))}, this code reads {SCHEMA_VERSION}")
+        raise UserError(
+            f"{path}: schema_version {sorted(map(str, versions))}, this code reads {SCHEMA_VERSION}"
+        )
     return data.cast(TABLES[table])
 
 

@@ -24,7 +24,9 @@ def _duplicates(table: pa.Table, key: tuple[str, ...]) -> str | None:
     counts = table.select(list(key)).group_by(list(key)).aggregate([([], "count_all")])
     repeated = counts.filter(pc.greater(counts["count_all"], 1))
     if repeated.num_rows:
-        return f"the key {', '.join(key)} is not unique, first repeated: {repeated.slice(0, 1).to_pylist()[0]}"
+        return (
+            f"the key {', '.join(key)} is not unique, first repeated: {repeated.slice(0, 1).to_pylist()[0]}"
+        )
     return None
 
 

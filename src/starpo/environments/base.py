@@ -27,6 +27,8 @@ class TextEnvironment(gymnasium.Env[str, str]):
 
     #: What the agent is told once: the rules, the legend and the goal. Must follow the symbols in use.
     rules: str
+    #: Constant pieces of its observations, which a tokenizer made for it holds as single tokens.
+    phrases: tuple[str, ...] = ()
     #: Names of the legal actions, in a fixed order; empty for environments whose actions are free text.
     action_names: tuple[str, ...]
     #: Smallest and largest return one episode can give, before format penalties; gates check against it.

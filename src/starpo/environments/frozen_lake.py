@@ -137,6 +137,7 @@ class FrozenLake(TextEnvironment):
         coordinates: add the line with the player's and the goal's coordinates.
     """
 
+    phrases = ("\nPlayer (", "). Goal (", ").")
     action_names = ACTIONS
     return_range = (0.0, 1.0)
 

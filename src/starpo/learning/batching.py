@@ -102,7 +102,9 @@ def mini_batches(rows: int, count: int, generator: np.random.Generator) -> list[
     return [part for part in np.array_split(generator.permutation(rows), count) if len(part)]
 
 
-def micro_batches(rows: np.ndarray, lengths: np.ndarray, token_budget: int) -> Iterator[tuple[np.ndarray, int]]:
+def micro_batches(
+    rows: np.ndarray, lengths: np.ndarray, token_budget: int
+) -> Iterator[tuple[np.ndarray, int]]:
     """Split ``rows`` into length-sorted parts of at most ``token_budget`` padded tokens; yields (rows, width).
 
     A row longer than the budget comes alone.

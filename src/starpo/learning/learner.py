@@ -45,7 +45,9 @@ class UpdateResult:
 class Learner:
     """Actor (and critic) ready to continue from a stored policy."""
 
-    def __init__(self, policy: Policy, config: LearnerConfig, algorithm: AlgorithmConfig, *, temperature: float) -> None:
+    def __init__(
+        self, policy: Policy, config: LearnerConfig, algorithm: AlgorithmConfig, *, temperature: float
+    ) -> None:
         from transformers import AutoModelForCausalLM  # noqa: PLC0415
 
         self._config = config
@@ -57,7 +59,9 @@ class Learner:
         dtype = getattr(torch, config.dtype)
 
         def causal_model() -> Any:
-            model = AutoModelForCausalLM.from_pretrained(policy.model_directory, dtype=dtype, local_files_only=True)
+            model = AutoModelForCausalLM.from_pretrained(
+                policy.model_directory, dtype=dtype, local_files_only=True
+            )
             if config.gradient_checkpointing:
                 model.gradient_checkpointing_enable()
             return model
@@ -116,7 +120,9 @@ class Learner:
             rows.append(logp[0, 1:].float().cpu().tolist())
         return rows
 
-    def update(self, batch: Sequences, *, seed: int, iteration: int, after: Callable[[], None] | None = None) -> UpdateResult:
+    def update(
+        self, batch: Sequences, *, seed: int, iteration: int, after: Callable[[], None] | None = None
+    ) -> UpdateResult:
         """One iteration's passes over ``batch``. ``after`` is called when the weights are final."""
         algorithm, config = self._algorithm, self._config
         mask = batch.mask
@@ -183,7 +189,9 @@ class Learner:
         parts = list(micro_batches(rows, batch.lengths, self._config.micro_batch_tokens))
         for part, width in parts:
             meter.count_padding(batch.lengths[part], width)
-            ids, mask, advantage, old = self._move(width, part, batch.token_ids, batch.mask, advantages, old_logp)
+            ids, mask, advantage, old = self._move(
+                width, part, batch.token_ids, batch.mask, advantages, old_logp
+            )
             logp, entropy = self._actor(ids, mask, self._temperature)
 
             def mean(loss: Tensor, mask: Tensor = mask) -> Tensor:

@@ -1,11 +1,11 @@
 """A policy on disk: a Hugging Face model directory with the harness it was trained under and its learner state.
 
-    policy_0012/
-        manifest.json              run, iteration, policy step, status, counters; stays when weights are pruned
-        config.json, tokenizer…    as transformers writes them
-        harness.json               prompt, parser settings and limits: part of the policy
-        model.safetensors          float32 masters of the actor
-        actor_optimizer.safetensors, critic.safetensors, critic_optimizer.safetensors
+policy_0012/
+    manifest.json              run, iteration, policy step, status, counters; stays when weights are pruned
+    config.json, tokenizer…    as transformers writes them
+    harness.json               prompt, parser settings and limits: part of the policy
+    model.safetensors          float32 masters of the actor
+    actor_optimizer.safetensors, critic.safetensors, critic_optimizer.safetensors
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Policy:
         except (OSError, ValueError) as error:
             raise UserError(f"{file}: unreadable ({error}); remove the folder and run again") from None
         if manifest.get("schema_version") != SCHEMA_VERSION:
-            raise UserError(f"{file}: schema_version {manifest.get('schema_version')!r}, expected {SCHEMA_VERSION}")
+            raise UserError(
+                f"{file}: schema_version {manifest.get('schema_version')!r}, expected {SCHEMA_VERSION}"
+            )
         return cls(directory, manifest)
 
     @property
@@ -154,7 +156,10 @@ class PolicyState:
         """Write all files into the new folder ``directory``; the caller renames it into place."""
         directory.mkdir(parents=True)
         for file in self.model_files.iterdir():
-            carried = file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {MANIFEST, "harness.json"}
+            carried = file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {
+                MANIFEST,
+                "harness.json",
+            }
             if carried and not file.name.endswith(".index.json"):
                 shutil.copy2(file, directory / file.name)
         (directory / "harness.json").write_text(json.dumps(self.harness, indent=1, sort_keys=True))
@@ -176,7 +181,9 @@ class PolicyState:
 
 def contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copies that safetensors accepts: contiguous, sharing no storage."""
-    return {name: tensor.detach().to(torch.float32).cpu().contiguous().clone() for name, tensor in tensors.items()}
+    return {
+        name: tensor.detach().to(torch.float32).cpu().contiguous().clone() for name, tensor in tensors.items()
+    }
 
 
 def prune(models: Path, *, keep_last: int, keep_models: set[int]) -> None:

@@ -24,7 +24,9 @@ CHATML = (
 _WORDS = Regex(r" ?[A-Z]?[a-z]+|[^a-z]")
 
 
-def build_tokenizer(texts: Iterable[str], phrases: Iterable[str], *, vocabulary: int, directory: Path) -> None:
+def build_tokenizer(
+    texts: Iterable[str], phrases: Iterable[str], *, vocabulary: int, directory: Path
+) -> None:
     """Train on ``texts`` and save as a Hugging Face tokenizer in ``directory``.
 
     ``phrases`` become single tokens wherever they occur; ``vocabulary`` bounds bytes, merges and specials.
@@ -33,7 +35,10 @@ def build_tokenizer(texts: Iterable[str], phrases: Iterable[str], *, vocabulary:
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(_WORDS, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Split(_WORDS, "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -45,7 +50,11 @@ def build_tokenizer(texts: Iterable[str], phrases: Iterable[str], *, vocabulary:
     )
     tokenizer.train_from_iterator(sorted(set(texts)), trainer)
     tokenizer.add_tokens(
-        [AddedToken(phrase, normalized=False, special=False) for phrase in sorted(set(phrases)) if len(phrase) > 1]
+        [
+            AddedToken(phrase, normalized=False, special=False)
+            for phrase in sorted(set(phrases))
+            if len(phrase) > 1
+        ]
     )
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token=TURN_END, pad_token=PADDING, clean_up_tokenization_spaces=False

@@ -21,7 +21,7 @@ from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig
 from starpo.environments.registry import make
 from starpo.environments.splits import Split, draw_instance
 from starpo.learning.batching import micro_batches
-from starpo.learning.demonstrations import Demonstrator, demonstrate
+from starpo.learning.demonstrations import CAREFUL_THOUGHT, Demonstrator, demonstrate
 from starpo.learning.models import Actor
 from starpo.learning.policy import load_tokenizer
 from starpo.learning.tokenizer import build_tokenizer
@@ -47,16 +47,13 @@ def build_base_policy(
     model = new_model(len(tokenizer), template, agent, config)
     model.config.save_pretrained(directory)
     model.generation_config.save_pretrained(directory)
-    trajectories = demonstrate(environment, agent, config, template)
-    loss = _fit(Actor(model), trajectories, config)
-    weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-    successes = [trajectory.turns[-1].success for trajectory in trajectories]
-    return weights, {
-        "demonstrations": float(len(trajectories)),
-        "demonstrator_success": float(np.mean(successes)),
-        "loss": loss,
-        "parameters": float(sum(p.numel() for p in model.parameters())),
-    }
+    fit = {"parameters": float(sum(p.numel() for p in model.parameters()))}
+    for number in range(len(config.stages)):
+        trajectories = demonstrate(environment, agent, config, number, template)
+        successes = [trajectory.turns[-1].success for trajectory in trajectories]
+        fit[f"demonstrator_success_{number}"] = float(np.mean(successes))
+        fit[f"loss_{number}"] = _fit(Actor(model), trajectories, config, number)
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}, fit
 
 
 def new_model(vocabulary: int, template: ChatTemplate, agent: AgentConfig, config: BasePolicyConfig) -> Any:
@@ -88,7 +85,7 @@ def _write_tokenizer(
     directory: Path, environment: EnvironmentConfig, agent: AgentConfig, config: BasePolicyConfig
 ) -> None:
     env = make(environment.name, **environment.arguments)
-    demonstrator = Demonstrator(config, agent)
+    demonstrator = Demonstrator(config.stages[-1], agent, config.max_plan)
     texts: list[str] = []
     names: set[str] = set()
     for group in range(TOKENIZER_INSTANCES):
@@ -96,30 +93,33 @@ def _write_tokenizer(
         instance = draw_instance(env, split=Split.TRAIN, key=key)
         texts += [instance.observation, demonstrator.respond(env, key.generator())]
         names.update(env.action_names)
-    phrases = [*fixed_phrases(env.rules, agent), *names]
+    phrases = [*fixed_phrases(env.rules, agent), *env.phrases, *names, CAREFUL_THOUGHT]
     build_tokenizer(
         [*texts, system_message(env.rules, agent)], phrases, vocabulary=config.vocabulary, directory=directory
     )
 
 
-def _fit(actor: Actor, trajectories: list[Any], config: BasePolicyConfig) -> float:
+def _fit(actor: Actor, trajectories: list[Any], config: BasePolicyConfig, number: int) -> float:
     """Maximum likelihood of the demonstrated tokens; returns the mean loss of the last tenth, nats per token."""
     chains = [trajectory.token_ids() for trajectory in trajectories]
     masks = [
-        [flag for turn in t.turns for flag in (*[False] * len(turn.context_ids), *[True] * len(turn.response_ids))]
+        [
+            flag
+            for turn in t.turns
+            for flag in (*[False] * len(turn.context_ids), *[True] * len(turn.response_ids))
+        ]
         for t in trajectories
     ]
     lengths = np.array([len(chain) for chain in chains])
-    optimizer = torch.optim.AdamW(actor.parameters(), lr=config.learning_rate, betas=BETAS, weight_decay=0.01)
-    shuffle = SeedKey(config.seed, Purpose.SHUFFLE, "warm start").generator()
-    steps = []
-    for _ in range(config.epochs):
-        parts = [part for part, _ in _length_buckets(lengths, config.batch_tokens, shuffle)]
-        steps += [parts[i] for i in shuffle.permutation(len(parts))]
+    peak = config.stages[number].learning_rate
+    optimizer = torch.optim.AdamW(actor.parameters(), lr=peak, betas=BETAS, weight_decay=0.0)
+    shuffle = SeedKey(config.seed, Purpose.SHUFFLE, f"warm start {number}").generator()
+    parts = [part for part, _ in _length_buckets(lengths, config.batch_tokens, shuffle)]
+    steps = [parts[i] for i in shuffle.permutation(len(parts))]
     losses = []
-    for number, rows in enumerate(steps):
+    for step, rows in enumerate(steps):
         for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * _schedule(number / len(steps))
+            group["lr"] = peak * _schedule(step / len(steps))
         width = int(lengths[rows].max())
         ids = torch.zeros(len(rows), width, dtype=torch.int64)
         mask = torch.zeros(len(rows), width, dtype=torch.bool)

@@ -53,7 +53,12 @@ class Episode:
     """One trajectory in the making: an environment, a token chain and the agent's limits."""
 
     def __init__(
-        self, env: TextEnvironment, trajectory: Trajectory, key: SeedKey, agent: AgentConfig, template: ChatTemplate
+        self,
+        env: TextEnvironment,
+        trajectory: Trajectory,
+        key: SeedKey,
+        agent: AgentConfig,
+        template: ChatTemplate,
     ) -> None:
         self.trajectory = trajectory
         self.env = env

@@ -49,7 +49,11 @@ class TransformersEngine:
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         while alive:
             out = self._model(
-                input_ids=tokens, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+                input_ids=tokens,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
             )
             cache = out.past_key_values
             following = torch.zeros(len(batch), 1, dtype=torch.long, device=self._device)

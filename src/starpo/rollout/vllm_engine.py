@@ -107,9 +107,7 @@ class VLLMEngine:
             sample = output.outputs[0]
             ids = tuple(sample.token_ids)
             logprobs = tuple(row[token].logprob for row, token in zip(sample.logprobs, ids, strict=True))
-            finished.append(
-                Completion(int(output.request_id), ids, logprobs, sample.finish_reason == "stop")
-            )
+            finished.append(Completion(int(output.request_id), ids, logprobs, sample.finish_reason == "stop"))
         return sorted(finished, key=lambda completion: completion.request)
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -161,7 +159,9 @@ def _unbound_proxies_hidden() -> Iterator[None]:
     hidden = {
         name: module
         for name, module in list(sys.modules.items())
-        if any(type(value).__name__ == "LocalProxy" for value in list(getattr(module, "__dict__", {}).values()))
+        if any(
+            type(value).__name__ == "LocalProxy" for value in list(getattr(module, "__dict__", {}).values())
+        )
     }
     for name in hidden:
         del sys.modules[name]

@@ -12,8 +12,8 @@ from rich.table import Table
 
 COLUMNS: dict[str, tuple[str, str]] = {
     "success": ("success", ".3f"),
-    "return_mean": ("return", ".3f"),
-    "group_std_mean": ("reward std", ".3f"),
+    "return": ("return", ".3f"),
+    "return_std": ("reward std", ".3f"),
     "entropy": ("entropy", ".3f"),
     "gradient_norm": ("grad", ".3g"),
     "tokens_per_second": ("tok/s", ",.0f"),

@@ -10,7 +10,18 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-_CHATTY = ("vllm", "DeepSpeed", "deepspeed", "mlflow", "alembic", "transformers", "kedro", "torch", "gloo", "root")
+_CHATTY = (
+    "vllm",
+    "DeepSpeed",
+    "deepspeed",
+    "mlflow",
+    "alembic",
+    "transformers",
+    "kedro",
+    "torch",
+    "gloo",
+    "root",
+)
 
 
 def log_to_file(path: Path) -> logging.Handler:
