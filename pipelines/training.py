@@ -27,10 +27,10 @@ def policy_name(iteration: int) -> str:
     return f"policy_{iteration:04d}"
 
 
-def training_pipeline() -> Pipeline:
-    """All iterations of the current parameters. Built in one ``Pipeline``: summing 200 of them takes minutes."""
+def training_pipeline(iterations: int | None = None) -> Pipeline:
+    """All iterations of the current parameters, or the first ``iterations`` of them. Built in one ``Pipeline``: summing 200 of them takes minutes."""
     parameters = current_parameters()
-    count, evaluation = parameters.run.iterations, parameters.evaluation
+    count, evaluation = iterations or parameters.run.iterations, parameters.evaluation
     initial = "base_policy" if parameters.run.fork_from is None else "fork_policy"
     first = Node(import_policy, inputs=[initial, "params:run"], outputs=policy_name(0), name="import_policy")
     parts: list[Pipeline | Node] = [first, _comparison(evaluation, count)]

@@ -10,8 +10,8 @@ from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig, RunC
 from starpo.errors import UserError
 from starpo.learning.policy import Policy, PolicyState
 from starpo.learning.warm_start import build_base_policy, harness_of
-from starpo.run_paths import base_policy_run
 from starpo.rollout.vllm_engine import stored_weights
+from starpo.run_paths import base_policy_run
 
 logger = logging.getLogger(__name__)
 

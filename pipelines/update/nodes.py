@@ -55,6 +55,7 @@ def update_policy(
     keys = list(zip(kept["group"].to_pylist(), kept["member"].to_pylist(), strict=True))
     rewards = dict(zip(keys, kept["turn_rewards"].to_pylist(), strict=True))
     batch = sequences_of(rollouts, rewards, set(keys))
+    engine_host.serve(policy, engine, agent).engine.sleep()
     actor = learner_host.at(policy, learner, algorithm, temperature=rollout.temperature)
     started = time.perf_counter()
     result = actor.update(batch, seed=run.seed, iteration=policy.iteration)
@@ -96,11 +97,15 @@ def _sync(
     agent: AgentConfig,
     config: EngineConfig,
 ) -> float:
+    # Serves the old policy still; where it slept, loading wakes it.
     serving = host.serve(policy, config, agent)
     assert state.weights is not None
     serving.engine.load(state.weights.items(), f"{state.run}/{state.policy_step}")
+    # A trajectory may fill the whole context, a scored sequence may not.
+    longest = agent.max_tokens_per_trajectory - 1
     probe = [
-        batch.token_ids[row, : batch.lengths[row]].tolist() for row in range(min(PROBE, len(batch.keys)))
+        batch.token_ids[row, : min(batch.lengths[row], longest)].tolist()
+        for row in range(min(PROBE, len(batch.keys)))
     ]
     return prove_sync(serving.engine, actor, probe, config.sync_tolerance)
 

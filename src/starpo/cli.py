@@ -67,7 +67,8 @@ def run(
             sigterm_interrupts(),
             KedroSession.create(env=env, conf_source=conf_source, runtime_params=params) as session,
         ):
-            session.run(
+            # Kedro's type of ``session`` is the abstract one, whose ``run`` takes nothing.
+            session.run(  # type: ignore[call-arg]
                 pipeline_names=names, runner=SequentialRunner(), only_missing_outputs=True, **selection
             )
     except KeyboardInterrupt:

@@ -38,6 +38,8 @@ class RunConfig(Section):
     """Iterations between complete learner states on disk."""
     keep_last: int = Field(2, gt=0)
     """Complete learner states kept; older ones keep their manifest only. Evaluated policies are kept as models."""
+    threads: int | None = Field(None, gt=0)
+    """CPU threads of torch and vLLM; null: all cores. Models below a million parameters run faster on one."""
     max_skipped: int = Field(5, gt=0)
     """Stop after this many iterations in a row in which every group was filtered."""
 
@@ -363,7 +365,13 @@ def _known_keys(path: tuple[Any, ...]) -> list[str]:
 
 
 #: Parameters that may change on an existing run because they only extend or observe it.
-EXTENDABLE = {("run", "iterations"), ("run", "keep_last"), ("run", "source"), ("run", "name")}
+EXTENDABLE = {
+    ("run", "iterations"),
+    ("run", "threads"),
+    ("run", "keep_last"),
+    ("run", "source"),
+    ("run", "name"),
+}
 
 
 def flatten(tree: dict[str, Any], prefix: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:

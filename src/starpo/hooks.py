@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
 import subprocess
 import time
@@ -56,6 +57,7 @@ class RunHooks:
         from starpo.preflight import check_before_work  # noqa: PLC0415
 
         resolved = parameters.current()
+        _use_threads(resolved.parameters.run.threads)
         if resolved.pipeline in _RUNLESS:
             self._log(resolved.names["base"])
             return
@@ -159,7 +161,8 @@ class MetricsHooks:
         resolved = parameters.current()
         self._name = resolved.names["name" if resolved.pipeline not in _RUNLESS else "base"]
         self._iteration_started = time.perf_counter()
-        self._progress = IterationProgress(resolved.parameters.run.iterations, Console())
+        self._console = Console()
+        self._progress = IterationProgress(resolved.parameters.run.iterations, self._console)
         hooks = run_hooks()
         if hooks is None or hooks.record is None or not pipeline.nodes:
             return
@@ -194,13 +197,15 @@ class MetricsHooks:
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
         """React to what was written: progress, MLflow, pruning."""
-        if match := re.fullmatch(r"iter_(\d+)\.metrics", dataset_name):
-            self._report_iteration(int(match.group(1)), data)
+        if re.fullmatch(r"iter_\d+\.metrics|stage_metrics", dataset_name):
+            self._report_iteration(int(data["iteration"]), data)
         elif match := re.fullmatch(r"evaluation\.(\w+)\.t([\d_]+)\.(\w+)\.summary", dataset_name):
             self._report_evaluation(f"{match.group(1)}-t{match.group(2)}", match.group(3), data)
         elif dataset_name.startswith("comparison_"):
             self._report_comparison(data)
         elif re.fullmatch(r"policy_\d+", dataset_name):
+            if dataset_name == "policy_0000":
+                self._announce_disk_use()
             self._prune()
 
     @hook_impl(tryfirst=True)
@@ -236,19 +241,24 @@ class MetricsHooks:
             file.write(json.dumps({"iteration": iteration} | timings) + "\n")
 
     def _report_evaluation(self, folder: str, step: str, summary: dict[str, Any]) -> None:
+        self._console.print(
+            f"evaluation {summary['suite']} T={summary['temperature']:g} after {summary['iteration']} iterations: "
+            f"success {summary['success']:.3f} ({summary['success_low']:.3f} to {summary['success_high']:.3f}), "
+            f"return {summary['return']:.3f}, {summary['prompts']} prompts",
+            highlight=False,
+            soft_wrap=True,
+        )
         self._iteration_started = time.perf_counter()
         if self._mirror is not None:
             table = self._root / "data/07_evaluation" / self._name / folder / f"step_{step}.parquet"
             self._mirror.log_evaluation(folder, int(summary["iteration"]), summary, table)
 
     def _report_comparison(self, data: dict[str, Any]) -> None:
-        from rich.console import Console  # noqa: PLC0415
-
         from starpo.tracking.progress import before_after_table  # noqa: PLC0415
 
         comparisons = data["comparisons"]
         last = parameters.current_parameters().run.iterations
-        Console().print(before_after_table(comparisons))
+        self._console.print(before_after_table(comparisons))
         if self._mirror is not None:
             self._mirror.log_comparison(comparisons, last)
             for iteration in (0, last):
@@ -257,12 +267,19 @@ class MetricsHooks:
                     harness = json.loads((folder / "harness.json").read_text())
                     self._mirror.log_policy(folder, iteration, harness)
 
-    def _prune(self) -> None:
-        from starpo.learning.policy import prune  # noqa: PLC0415
+    def _announce_disk_use(self) -> None:
+        from starpo.learning.retention import expected_bytes  # noqa: PLC0415
 
-        run, evaluation = parameters.current_parameters().run, parameters.current_parameters().evaluation
-        evaluated = set(range(0, run.iterations + 1, evaluation.every)) | {run.iterations}
-        prune(self._root / MODELS / self._name, keep_last=run.keep_last, keep_models=evaluated)
+        folder = self._root / MODELS / self._name / "policy_0000"
+        size = expected_bytes(folder, parameters.current_parameters())
+        self._console.print(f"expected disk use of this run: at most about {size / 2**20:,.0f} MiB", highlight=False)
+
+    def _prune(self) -> None:
+        from starpo.learning.retention import evaluated_iterations, prune  # noqa: PLC0415
+
+        current = parameters.current_parameters()
+        evaluated = set(evaluated_iterations(current))
+        prune(self._root / MODELS / self._name, keep_last=current.run.keep_last, keep_models=evaluated)
 
     def _end(self, status: Any) -> None:
         if self._mirror is not None:
@@ -286,6 +303,15 @@ def interrupt_hooks() -> None:
 
     for hook in settings.HOOKS:
         hook.interrupted()
+
+
+def _use_threads(count: int | None) -> None:
+    import torch  # noqa: PLC0415
+
+    if count is not None:
+        torch.set_num_threads(count)
+    # vLLM goes down to one thread unless this is set when it is imported.
+    os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))
 
 
 def _git_commit(root: Path) -> str | None:

@@ -94,8 +94,23 @@ def current_parameters() -> Parameters:
     return current().parameters
 
 
+#: A name and the keyword arguments beside it: those of one estimator mean nothing to another.
+_ARGUMENTS_OF = {
+    "estimator": "estimator_parameters",
+    "policy_loss": "policy_loss_parameters",
+    "name": "arguments",
+}
+
+
 def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
-    """Put ``over`` into ``base``, nested dicts key by key."""
+    """Put ``over`` into ``base``, nested dicts key by key.
+
+    Where ``over`` names another estimator, policy loss or environment, the arguments in ``base`` go with the
+    old name, whatever ``over`` says about them.
+    """
+    for name, arguments in _ARGUMENTS_OF.items():
+        if arguments in base and over.get(name, base.get(name)) != base.get(name):
+            base[arguments] = {}
     for key, value in over.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
             merge(base[key], value)

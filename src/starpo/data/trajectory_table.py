@@ -14,7 +14,7 @@ from starpo.data.schemas import SCHEMA_VERSION, TURNS
 def trajectories_to_table(
     trajectories: Iterable[Trajectory], *, policy_step: int, temperature: float, top_p: float
 ) -> pa.Table:
-    """One row per turn, in the order given. A trajectory without any turn (its first prompt was too long) has no row."""
+    """One row per turn, in the order given. A trajectory whose first prompt was too long has no turn and no row."""
     columns: dict[str, list[object]] = {name: [] for name in TURNS.names}
     for trajectory in trajectories:
         address = trajectory.address

@@ -102,6 +102,10 @@ def _connected(passable: list[bool], size: int, start: int, goal: int) -> bool:
     return False
 
 
+_GROUND_WORDS: Final = {FROZEN: "ice", HOLE: "hole", GOAL: "goal"}
+_EDGE: Final = "edge"
+
+
 class FrozenLake(TextEnvironment):
     """Walk over a frozen lake from the start to the goal without falling into a hole.
 
@@ -116,7 +120,8 @@ class FrozenLake(TextEnvironment):
     Observation:
         The board, one line per row: ``P`` player, ``_`` ice, ``O`` hole, ``G`` goal, ``X`` player in a hole,
         ``√`` player on the goal. With ``coordinates`` a further line such as ``Player (1,2). Goal (3,0).``,
-        as (row, column) from the upper left corner, (0,0).
+        as (row, column) from the upper left corner, (0,0). With ``surroundings`` a last line such as
+        ``Left: edge, Down: ice, Right: hole, Up: goal.`` says what lies one step away.
 
     Starting State:
         A random map with random start and goal that are connected without holes. ``reset`` takes
@@ -135,9 +140,17 @@ class FrozenLake(TextEnvironment):
         slippery: whether moves can slip; False makes every move succeed.
         success_probability: chance that a move on slippery ice goes as chosen.
         coordinates: add the line with the player's and the goal's coordinates.
+        surroundings: add the line with the four neighbouring cells.
     """
 
-    phrases = ("\nPlayer (", "). Goal (", ").")
+    phrases = (
+        "\nPlayer (",
+        "). Goal (",
+        ").",
+        *(f"{gap}{action}: " for gap, action in zip(("\n", ", ", ", ", ", "), ACTIONS, strict=True)),
+        *_GROUND_WORDS.values(),
+        _EDGE,
+    )
     action_names = ACTIONS
     return_range = (0.0, 1.0)
 
@@ -149,6 +162,7 @@ class FrozenLake(TextEnvironment):
         slippery: bool = True,
         success_probability: float = 1 / 3,
         coordinates: bool = False,
+        surroundings: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(size, int) or not MIN_SIZE <= size <= MAX_SIZE:
@@ -163,6 +177,7 @@ class FrozenLake(TextEnvironment):
         self.frozen_probability = frozen_probability
         self.success_probability = success_probability if slippery else 1.0
         self.coordinates = coordinates
+        self.surroundings = surroundings
         self.rules = _rules(self.success_probability, coordinates)
         self._slip_before = (1 - self.success_probability) / 2
         self._slip_after = self._slip_before + self.success_probability
@@ -217,10 +232,18 @@ class FrozenLake(TextEnvironment):
         return self._observe(), float(success), ground != FROZEN, False, info
 
     def _observe(self) -> str:
-        if not self.coordinates:
-            return self.board
-        row, column = divmod(self._player, self.size)
-        return f"{self.board}\nPlayer ({row},{column}). {self._goal_text}"
+        lines = [self.board]
+        if self.coordinates:
+            row, column = divmod(self._player, self.size)
+            lines.append(f"Player ({row},{column}). {self._goal_text}")
+        if self.surroundings:
+            cells = [self._ground_word(target) for target in self._neighbours[self._player]]
+            around = (f"{action}: {word}" for action, word in zip(ACTIONS, cells, strict=True))
+            lines.append(f"{', '.join(around)}.")
+        return "\n".join(lines)
+
+    def _ground_word(self, cell: int) -> str:
+        return _EDGE if cell == self._player else _GROUND_WORDS[self._cells[cell]]
 
 
 _PLAYER_ON: Final = {FROZEN: PLAYER, HOLE: PLAYER_IN_HOLE, GOAL: PLAYER_ON_GOAL}

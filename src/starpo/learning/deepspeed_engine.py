@@ -41,7 +41,7 @@ def join_process_group(device: torch.device) -> None:
             probe.bind(("127.0.0.1", 0))
             os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
     if torch.distributed.is_initialized():  # by vLLM
-        backend = torch.distributed.get_backend()
+        backend = str(torch.distributed.get_backend())
     else:
         backend = "nccl" if device.type == "cuda" else "gloo"
     deepspeed.init_distributed(dist_backend=backend, verbose=False)
@@ -64,6 +64,7 @@ class TrainedModule:
             config=_deepspeed_config(optimizer, config),
         )
         self.steps = 0
+        self._create_state()
         self._set_step_count(0)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -110,15 +111,10 @@ class TrainedModule:
 
     def restore(self, weights: dict[str, Tensor], moments: dict[str, Tensor] | None, steps: int) -> None:
         """Load masters, and moments with their step count; without moments the optimizer starts afresh."""
-        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state  # noqa: PLC0415
+        from deepspeed.utils import safe_set_full_optimizer_state  # noqa: PLC0415
 
         for name, parameter in self._named():
-            value = weights[name].to(self.device)
-            if self._plain():
-                with torch.no_grad():
-                    parameter.copy_(value)
-            else:
-                safe_set_full_fp32_param(parameter, value)
+            self._set_weight(parameter, weights[name].to(self.device))
             for key in MOMENTS:
                 moment = moments[f"{key}/{name}"] if moments else torch.zeros_like(weights[name])
                 if self._plain():
@@ -144,20 +140,55 @@ class TrainedModule:
             return self.engine.optimizer.state[parameter].get(key, torch.zeros_like(parameter))
         return safe_get_full_optimizer_state(parameter, key)
 
-    def _set_step_count(self, steps: int) -> None:
-        """ZeRO makes a dummy step when it starts, which would shift Adam's bias correction by one."""
-        base = self.engine.optimizer if self._plain() else self.engine.optimizer.optimizer
+    def _set_weight(self, parameter: nn.Parameter, value: Tensor) -> None:
+        """The float32 master and what the forward pass uses, which under ZeRO are two tensors."""
+        import deepspeed  # noqa: PLC0415
+        from deepspeed.utils import safe_set_full_fp32_param  # noqa: PLC0415
+
+        if not self._plain():
+            safe_set_full_fp32_param(parameter, value)
+        whole = deepspeed.zero.GatheredParameters(
+            [parameter], modifier_rank=0, enabled=hasattr(parameter, "ds_id")
+        )
+        with torch.no_grad(), whole:
+            parameter.copy_(value)
+
+    def _base(self) -> torch.optim.Optimizer:
+        """The optimizer that DeepSpeed may have wrapped."""
+        return self.engine.optimizer if self._plain() else self.engine.optimizer.optimizer
+
+    def _create_state(self) -> None:
+        """Moments of zero. Adam and DeepSpeed would create and link them at the first step only, so that before
+        it there would be nothing to store or to restore into."""
+        optimizer = self.engine.optimizer
         if self._plain():
-            for _, parameter in self._named():
-                state = base.state[parameter]
-                for key in MOMENTS:
-                    state.setdefault(key, torch.zeros_like(parameter))
+            held = [parameter for _, parameter in self._named()]
+        else:
+            # The flat float32 partitions of ZeRO 1 and 2, and of ZeRO 3.
+            names = ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat")
+            held = next(getattr(optimizer, name) for name in names if hasattr(optimizer, name))
+        for tensor in held:
+            for key in MOMENTS:
+                self._base().state[tensor].setdefault(key, torch.zeros_like(tensor, requires_grad=False))
+        if hasattr(optimizer, "_lazy_init_hp_params_optimizer_state"):
+            optimizer._lazy_init_hp_params_optimizer_state()
+
+    def _set_step_count(self, steps: int) -> None:
+        base = self._base()
+        # DeepSpeed's CPU Adam counts in a Python int, torch's in a tensor.
+        counter = (
+            (lambda: torch.tensor(float(steps))) if isinstance(base, torch.optim.AdamW) else lambda: steps
+        )
         for state in base.state.values():
-            state["step"] = torch.tensor(float(steps))
+            state["step"] = counter()
 
 
 def _adamw(parameters: list[nn.Parameter], settings: OptimizerConfig, config: LearnerConfig) -> Any:
-    arguments = {"lr": settings.learning_rate, "betas": settings.betas, "weight_decay": settings.weight_decay}
+    arguments: dict[str, Any] = {
+        "lr": settings.learning_rate,
+        "betas": settings.betas,
+        "weight_decay": settings.weight_decay,
+    }
     if config.offload_optimizer:
         from deepspeed.ops.adam import DeepSpeedCPUAdam  # noqa: PLC0415
 
@@ -166,7 +197,9 @@ def _adamw(parameters: list[nn.Parameter], settings: OptimizerConfig, config: Le
 
 
 def _deepspeed_config(settings: OptimizerConfig, config: LearnerConfig) -> dict[str, Any]:
-    zero: dict[str, Any] = {"stage": config.zero_stage}
+    # Without ZeRO DeepSpeed hides the float32 masters of a bfloat16 module; on one rank stage 1 is the same step.
+    stage = max(1, config.zero_stage) if config.dtype == "bfloat16" else config.zero_stage
+    zero: dict[str, Any] = {"stage": stage}
     if config.offload_optimizer:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     return {

@@ -7,8 +7,9 @@ micro-batches visit the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from starpo.config import AlgorithmConfig, LearnerConfig
 from starpo.learning.batching import Sequences, micro_batches, mini_batches
 from starpo.learning.deepspeed_engine import TrainedModule, learner_device
 from starpo.learning.models import Actor, Critic
-from starpo.learning.policy import Policy, contiguous
+from starpo.learning.policy import Policy, contiguous, first_policy
 from starpo.seeds import Purpose, SeedKey
 
 
@@ -58,10 +59,8 @@ class Learner:
         self._policy_loss = policy_loss_function(algorithm.policy_loss, **algorithm.policy_loss_parameters)
         dtype = getattr(torch, config.dtype)
 
-        def causal_model() -> Any:
-            model = AutoModelForCausalLM.from_pretrained(
-                policy.model_directory, dtype=dtype, local_files_only=True
-            )
+        def causal_model(directory: Path = policy.model_directory) -> Any:
+            model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, local_files_only=True)
             if config.gradient_checkpointing:
                 model.gradient_checkpointing_enable()
             return model
@@ -74,8 +73,8 @@ class Learner:
             self._critic = TrainedModule(Critic(trunk.get_decoder(), width).to(dtype), config.critic, config)
         self._reference: nn.Module | None = None
         if algorithm.kl_coefficient:
-            # The first policy a run ever loads is its base policy or the state it was forked from.
-            self._reference = Actor(causal_model()).to(self._device).eval().requires_grad_(False)
+            reference = causal_model(first_policy(policy).model_directory)
+            self._reference = Actor(reference).to(self._device).eval().requires_grad_(False)
         self.holds = ""
         self.restore(policy)
 
@@ -109,11 +108,11 @@ class Learner:
         return {"actor_steps": self._actor.steps, "critic_steps": self._critic.steps if self._critic else 0}
 
     @torch.no_grad()
-    def score(self, sequences: list[list[int]]) -> list[list[float]]:
+    def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probs (T = 1) of every token after the first, as the engine's ``score``."""
         rows = []
         for ids in sequences:
-            tokens = torch.tensor([ids], device=self._device)
+            tokens = torch.tensor([list(ids)], device=self._device)
             mask = torch.ones_like(tokens, dtype=torch.bool)
             mask[:, 0] = False
             logp, _ = self._actor(tokens, mask)
@@ -124,8 +123,7 @@ class Learner:
         self, batch: Sequences, *, seed: int, iteration: int, after: Callable[[], None] | None = None
     ) -> UpdateResult:
         """One iteration's passes over ``batch``. ``after`` is called when the weights are final."""
-        algorithm, config = self._algorithm, self._config
-        mask = batch.mask
+        config, mask = self._config, batch.mask
         values = self._values(batch) if self._critic is not None else torch.zeros_like(batch.old_logp)
         estimate = self._estimator(
             AdvantageBatch(
@@ -243,7 +241,7 @@ class Learner:
     @torch.no_grad()
     def _values(self, batch: Sequences) -> Tensor:
         assert self._critic is not None
-        return self._forward(batch, lambda ids, mask: self._critic(ids, mask))  # type: ignore[misc]
+        return self._forward(batch, self._critic)
 
     @torch.no_grad()
     def _logp(self, actor: Any, batch: Sequences) -> Tensor:

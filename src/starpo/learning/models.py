@@ -32,7 +32,7 @@ class Actor(nn.Module):
         self.model = model
 
     def forward(self, input_ids: Tensor, mask: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-        """``input_ids`` int64 [B, T], ``mask`` bool [B, T]; returns log-probs and entropies, float32 [B, T], nats, 0 outside."""
+        """``input_ids`` int64 [B, T], ``mask`` bool [B, T]; log-probs and entropies, float32 [B, T], nats, else 0."""
         hidden = _hidden_before_sampled(self.model.get_decoder(), input_ids, mask)
         logits = self.model.get_output_embeddings()(hidden)
         chosen = token_distribution(logits, input_ids[mask], temperature=temperature)

@@ -93,8 +93,9 @@ class Policy:
     def is_complete(self) -> bool:
         """Whether learning can go on from it."""
         holder = self.directory.parent / self.manifest["weights_in"]
-        names = [MODEL, STATE_FILES["actor_moments"]]
-        return all((holder / name).exists() for name in names)
+        if not (holder / MODEL).exists():
+            return False
+        return (holder / STATE_FILES["actor_moments"]).exists() or _untrained(holder)
 
     def tokenizer(self) -> Any:
         """Its tokenizer, as transformers loads it."""
@@ -115,6 +116,21 @@ class Policy:
             raise UserError(
                 f"{file}: unreadable checkpoint ({error}); remove {self.directory} to go on from an earlier one"
             ) from None
+
+
+def _untrained(directory: Path) -> bool:
+    """Whether no optimizer step was done yet, so that weights alone are the whole state."""
+    policy = Policy.open(directory)
+    return policy.manifest["status"] == "imported" and not policy.counters["actor_steps"]
+
+
+def first_policy(policy: Policy) -> Policy:
+    """The policy that its run started from, also after a resume: what a KL penalty refers to.
+
+    A stage run alone has no first policy of its own; then it is ``policy`` itself.
+    """
+    directory = policy.directory.parent / "policy_0000"
+    return Policy.open(directory) if (directory / MANIFEST).exists() else policy
 
 
 def load_tokenizer(directory: Path) -> Any:
@@ -184,23 +200,3 @@ def contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {
         name: tensor.detach().to(torch.float32).cpu().contiguous().clone() for name, tensor in tensors.items()
     }
-
-
-def prune(models: Path, *, keep_last: int, keep_models: set[int]) -> None:
-    """Drop old weights under ``models`` (``policy_*``): the last ``keep_last`` complete states stay whole.
-
-    Iterations in ``keep_models`` keep the actor's weights. Folders that later ones repeat count as used.
-    Manifests always stay.
-    """
-    policies = [Policy.open(path) for path in sorted(models.glob("policy_*")) if (path / MANIFEST).exists()]
-    complete = [policy for policy in policies if policy.is_complete]
-    whole = {policy.manifest["weights_in"] for policy in complete[-keep_last:]}
-    modelled = {policy.manifest["weights_in"] for policy in policies if policy.iteration in keep_models}
-    for policy in policies:
-        name = policy.directory.name
-        if name in whole:
-            continue
-        for file in STATE_FILES.values():
-            (policy.directory / file).unlink(missing_ok=True)
-        if name not in modelled:
-            (policy.directory / MODEL).unlink(missing_ok=True)

@@ -20,7 +20,7 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
-#: Words may merge (with the blank before and a capital first letter); capitals alone, digits and symbols are board cells.
+#: Words may merge (with the blank before and a capital first letter); capitals alone, digits and symbols are cells.
 _WORDS = Regex(r" ?[A-Z]?[a-z]+|[^a-z]")
 
 

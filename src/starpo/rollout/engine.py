@@ -51,13 +51,19 @@ class Engine(Protocol):
         """Work a little and return what finished, in order of request number."""
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Log-probs (T = 1) of every token after the first, given those before it."""
+        """Log-probs (T = 1) of every token after the first, given those before it.
+
+        A sequence may be as long as the context less one token: vLLM scores a prompt while it generates.
+        """
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]], identity: str) -> None:
         """Replace all weights, names as in the Hugging Face model."""
 
     def load_from(self, directory: Path, identity: str) -> None:
         """Replace all weights by those of a model directory."""
+
+    def sleep(self) -> None:
+        """Give up device memory until the next ``load``, where the engine can."""
 
     def close(self) -> None:
         """Free everything."""

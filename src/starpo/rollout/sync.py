@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 
 class SyncError(RuntimeError):
     """Engine and learner disagree: training on would be silently wrong."""
@@ -18,9 +20,10 @@ class Scorer(Protocol):
 
 
 def largest_difference(one: Scorer, other: Scorer, probe: Sequence[Sequence[int]]) -> float:
-    """Largest |log-prob difference| over all probe tokens, nats."""
+    """Largest |log-prob difference| over all probe tokens, nats; NaN if any log-prob is."""
     pairs = zip(one.score(probe), other.score(probe), strict=True)
-    return max(abs(a - b) for left, right in pairs for a, b in zip(left, right, strict=True))
+    # numpy's max passes NaN on wherever it stands; Python's drops it.
+    return float(np.max([abs(a - b) for left, right in pairs for a, b in zip(left, right, strict=True)]))
 
 
 def prove_sync(engine: Scorer, reference: Scorer, probe: Sequence[Sequence[int]], tolerance: float) -> float:

@@ -21,7 +21,8 @@ class TransformersEngine:
 
         self._device = torch.device("cuda" if on_gpu(config) else "cpu")
         dtype = getattr(torch, config.dtype)
-        self._model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype).to(self._device).eval()
+        loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+        self._model = loaded.to(self._device).eval()
         self._stop_ids = set(stop_ids)
         self._pending: list[tuple[int, list[int], Sampling]] = []
         self._batch = config.max_sequences
@@ -86,12 +87,20 @@ class TransformersEngine:
         return rows
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]], identity: str) -> None:
-        self._model.load_state_dict(dict(weights), strict=False)
+        given = dict(weights)
+        # Not strict: of tied weights only one name need be given, and named_parameters lists only one.
+        unknown = self._model.load_state_dict(given, strict=False).unexpected_keys
+        missing = [name for name, _ in self._model.named_parameters() if name not in given]
+        if unknown or missing:
+            raise ValueError(f"weights do not fit the model: unknown {unknown}, missing {missing}")
         self._model.tie_weights()
         self.serves = identity
 
     def load_from(self, directory: Path, identity: str) -> None:
         self.load(stored_weights(directory), identity)
+
+    def sleep(self) -> None:
+        """The reference engine keeps its memory."""
 
     def close(self) -> None:
         self._model = None

@@ -25,7 +25,6 @@ def prepare_environment(config: EngineConfig) -> None:
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
-        "OMP_NUM_THREADS": str(max(1, torch.get_num_threads())),
         "HF_HUB_OFFLINE": "1",
     }
     if config.enforce_eager:
@@ -75,8 +74,9 @@ class VLLMEngine:
         )
         with _unbound_proxies_hidden():
             self._llm: Any = LLM(**arguments)
-        self._engine = self._llm.llm_engine
+        self._engine: Any = self._llm.llm_engine
         self._stop_ids = list(stop_ids)
+        self._can_sleep = config.sleep and gpu
         self._asleep = False
         self.serves = identity
 
@@ -125,7 +125,8 @@ class VLLMEngine:
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]], identity: str) -> None:
         if self._asleep:
-            self.wake()
+            self._llm.wake_up()
+            self._asleep = False
         self._llm.collective_rpc(_reload, args=(list(weights),))
         self._llm.reset_prefix_cache()
         self.serves = identity
@@ -134,14 +135,10 @@ class VLLMEngine:
         self.load(stored_weights(directory), identity)
 
     def sleep(self) -> None:
-        """Give the GPU's memory to the learner (only with ``engine.sleep``)."""
-        self._llm.sleep(level=2)
-        self._asleep = True
-
-    def wake(self) -> None:
-        """Take the memory back; weights must be loaded next."""
-        self._llm.wake_up()
-        self._asleep = False
+        """Give the GPU's memory to the learner until the next ``load``; does nothing unless so configured."""
+        if self._can_sleep:
+            self._llm.sleep(level=2)
+            self._asleep = True
 
     def close(self) -> None:
         self._engine = None
@@ -200,5 +197,5 @@ def repack_tied_head(model: torch.nn.Module) -> None:
     head = getattr(model, "lm_head", None)
     tied = getattr(getattr(model, "config", None), "tie_word_embeddings", False)
     method = getattr(head, "quant_method", None)
-    if tied and method is not None:
+    if tied and method is not None and head.weight.device.type == "cpu":
         method.process_weights_after_loading(head)

@@ -1,0 +1,46 @@
+"""Fixtures of all test folders: golden data and a tiny policy built once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Before torch and vLLM are imported: two cores are shared, and threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from builders import build_policy
+from hypothesis import settings
+
+from starpo.learning.policy import Policy
+
+# The first example pays for imports, and the machine is shared: no deadline per example.
+settings.register_profile("starpo", deadline=None, derandomize=True)
+settings.load_profile("starpo")
+
+GOLDEN = Path(__file__).resolve().parents[1].parent / "shared" / "golden"
+
+
+@pytest.fixture(scope="session")
+def golden() -> Callable[[str], dict[str, Any]]:
+    """Loader of a golden file by name; skips the test where the recordings are not at hand."""
+
+    def load(name: str) -> dict[str, Any]:
+        path = GOLDEN / name
+        if not path.exists():
+            pytest.skip(f"no golden data at {path}")
+        return json.loads(path.read_text())
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def tiny_policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
+    """A warm-started one-layer policy for the lake: knows the answer format, plays badly."""
+    return build_policy(tmp_path_factory.mktemp("policies"))

@@ -1,0 +1,305 @@
+"""One StarPO update on a real rollout of a tiny policy."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from builders import (
+    agent,
+    algorithm,
+    differences,
+    engine_config,
+    learner_config,
+    optimizer,
+    perturbed,
+    plan,
+    store,
+    template_of,
+)
+from torch import Tensor
+
+from starpo.data.trajectory_table import trajectories_to_table
+from starpo.data.update_table import updates_to_table
+from starpo.learning.batching import Sequences, sequences_of
+from starpo.learning.host import LearnerHost
+from starpo.learning.learner import Learner, UpdateResult
+from starpo.learning.policy import Policy
+from starpo.rollout.episodes import play
+from starpo.rollout.transformers_engine import TransformersEngine
+
+pytestmark = pytest.mark.slow
+
+ROUNDING = 1e-4
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_policy: Policy) -> TransformersEngine:
+    return TransformersEngine(
+        tiny_policy.model_directory,
+        engine_config(),
+        stop_ids=template_of(tiny_policy).stop_ids,
+        identity=tiny_policy.identity,
+    )
+
+
+@pytest.fixture(scope="module")
+def turns(tiny_policy: Policy, engine: TransformersEngine) -> pa.Table:
+    """4 groups of 4, at temperature 1."""
+    trajectories = play(engine, plan(groups=4, group_size=4), agent(), template_of(tiny_policy))
+    return trajectories_to_table(trajectories, policy_step=0, temperature=1.0, top_p=1.0)
+
+
+@pytest.fixture(scope="module")
+def batch(turns: pa.Table) -> Sequences:
+    """Members 0 and 2 of each group earn 1 in their last turn, the others nothing."""
+    counts: dict[tuple[int, int], int] = {}
+    for key in zip(turns["group"].to_pylist(), turns["member"].to_pylist(), strict=True):
+        counts[key] = counts.get(key, 0) + 1
+    rewards = {
+        (group, member): [0.0] * (count - 1) + [float(member % 2 == 0)]
+        for (group, member), count in counts.items()
+    }
+    return sequences_of(turns, rewards, set(rewards))
+
+
+def learner(policy: Policy, *, temperature: float = 1.0, algo: Any = None, **changes: Any) -> Learner:
+    return Learner(policy, learner_config(**changes), algo or algorithm(), temperature=temperature)
+
+
+def update(actor: Learner, batch: Sequences, *, iteration: int = 0) -> UpdateResult:
+    return actor.update(batch, seed=0, iteration=iteration)
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def saved(actor: Learner, policy: Policy, directory: Path, *, iteration: int = 1) -> Policy:
+    """The learner's state as the update node stores it, beside the run's first policy."""
+    if not (directory / "tiny" / "policy_0000").exists():
+        store(directory, model_files=policy.directory, weights=policy.tensors("weights"))
+    return store(
+        directory,
+        model_files=policy.directory,
+        weights=actor.weights(),
+        iteration=iteration,
+        status="trained",
+        counters=actor.counters() | {"skipped": 0},
+        parts=actor.parts(),
+    )
+
+
+def test_an_update_changes_both_networks_and_measures_finite_numbers(
+    tiny_policy: Policy, batch: Sequences
+) -> None:
+    actor = learner(tiny_policy, epochs=2)
+    before, critic = actor.weights(), actor.parts()["critic"]
+    result = update(actor, batch)
+    assert all(math.isfinite(value) for value in result.metrics.values()), result.metrics
+    assert not same(actor.weights(), before)
+    assert not same(actor.parts()["critic"], critic)
+    assert actor.counters() == {"actor_steps": 4, "critic_steps": 4}
+    assert result.metrics["trained_trajectories"] == 16
+    assert result.metrics["trained_tokens"] == int(batch.mask.sum())
+
+
+def test_log_probs_of_engine_and_learner_agree_where_the_weights_do(
+    tiny_policy: Policy, batch: Sequences
+) -> None:
+    result = update(learner(tiny_policy, mini_batches=1), batch)
+    assert result.metrics["logprob_difference_max"] < ROUNDING
+    assert float((result.learner_logp - batch.old_logp).abs().max()) < ROUNDING
+    assert result.metrics["approx_kl"] == pytest.approx(0, abs=1e-6), "before the first step"
+
+
+def test_the_temperature_of_the_rollout_enters_the_learner_s_log_probs(
+    tiny_policy: Policy, engine: TransformersEngine
+) -> None:
+    trajectories = play(engine, plan(temperature=1.7), agent(), template_of(tiny_policy))
+    table = trajectories_to_table(trajectories, policy_step=0, temperature=1.7, top_p=1.0)
+    keys = set(zip(table["group"].to_pylist(), table["member"].to_pylist(), strict=True))
+    counts = {key: [0.0] * len(trajectories[key[0] * 2 + key[1]].turns) for key in keys}
+    hot = sequences_of(table, counts, keys)
+    assert update(learner(tiny_policy, temperature=1.7), hot).metrics["logprob_difference_max"] < ROUNDING
+    assert update(learner(tiny_policy, temperature=1.0), hot).metrics["logprob_difference_max"] > 0.01
+
+
+def test_rewarded_trajectories_become_likelier_than_the_others(tiny_policy: Policy, batch: Sequences) -> None:
+    actor = learner(tiny_policy, algo=algorithm(estimator="grpo"), mini_batches=1, epochs=4)
+    update(actor, batch)
+    again = update(learner_at(actor, tiny_policy), batch)
+    gain = ((again.learner_logp - batch.old_logp) * batch.mask).sum(1) / batch.mask.sum(1)
+    won = batch.returns > 0
+    assert gain[won].mean() > gain[~won].mean() + 1e-3
+
+
+def learner_at(actor: Learner, policy: Policy) -> Learner:
+    """A learner with the weights of ``actor`` that measures before it steps."""
+    other = learner(policy, algo=algorithm(estimator="grpo"), mini_batches=1)
+    other._actor.restore({f"model.{name}": t for name, t in actor.weights().items()}, None, 0)
+    return other
+
+
+def test_micro_batches_of_any_size_give_the_same_update(tiny_policy: Policy, batch: Sequences) -> None:
+    whole, small = learner(tiny_policy), learner(tiny_policy, micro_batch_tokens=200)
+    update(whole, batch)
+    update(small, batch)
+    largest = max(float((whole.weights()[n] - small.weights()[n]).abs().max()) for n in whole.weights())
+    assert largest < 1e-5
+
+
+def test_the_same_update_twice_is_equal_to_the_bit(tiny_policy: Policy, batch: Sequences) -> None:
+    one, other = learner(tiny_policy), learner(tiny_policy)
+    assert update(one, batch).metrics == update(other, batch).metrics
+    assert same(one.weights(), other.weights())
+
+
+def test_target_kl_ends_the_actor_s_passes_and_not_the_critic_s(
+    tiny_policy: Policy, batch: Sequences
+) -> None:
+    strict = learner(tiny_policy, epochs=3, target_kl=1e-12, actor=optimizer(learning_rate=1e-2))
+    result = update(strict, batch)
+    assert result.metrics["early_stop"] == 1.0
+    assert strict.counters()["actor_steps"] < 6
+    assert strict.counters()["critic_steps"] == 6
+    lenient = learner(tiny_policy, epochs=3, target_kl=1e6)
+    assert update(lenient, batch).metrics["early_stop"] == 0.0
+    assert lenient.counters()["actor_steps"] == 6
+
+
+def test_critic_warm_up_leaves_the_actor_untouched(tiny_policy: Policy, batch: Sequences) -> None:
+    actor = learner(tiny_policy, critic_warmup=2)
+    before, critic = actor.weights(), actor.parts()["critic"]
+    for iteration in range(2):
+        result = update(actor, batch, iteration=iteration)
+        assert result.metrics["logprob_difference_max"] < ROUNDING
+    assert same(actor.weights(), before)
+    assert actor.counters() == {"actor_steps": 0, "critic_steps": 4}
+    assert not same(actor.parts()["critic"], critic)
+    update(actor, batch, iteration=2)
+    assert not same(actor.weights(), before)
+
+
+def test_a_kl_penalty_holds_the_actor_near_its_first_policy(tiny_policy: Policy, batch: Sequences) -> None:
+    def distance(coefficient: float) -> float:
+        actor = learner(
+            tiny_policy,
+            algo=algorithm(estimator="grpo", kl_coefficient=coefficient),
+            epochs=8,
+            actor=optimizer(learning_rate=3e-3),
+        )
+        update(actor, batch)
+        measured = update(actor, batch, iteration=1)
+        return measured.metrics["kl_to_base"]
+
+    assert distance(10.0) < 0.5 * distance(1e-9)
+    assert "kl_to_base" not in update(learner(tiny_policy), batch).metrics
+
+
+def test_after_a_resume_the_kl_penalty_still_refers_to_the_first_policy(
+    tiny_policy: Policy, batch: Sequences, tmp_path: Path
+) -> None:
+    algo = algorithm(estimator="grpo", kl_coefficient=0.1)
+    uninterrupted = learner(tiny_policy, algo=algo)
+    update(uninterrupted, batch)
+    resumed = learner(saved(uninterrupted, tiny_policy, tmp_path), algo=algo)
+    expected, found = (update(actor, batch, iteration=1) for actor in (uninterrupted, resumed))
+    assert expected.metrics["kl_to_base"] > 1e-6
+    assert found.metrics == expected.metrics
+    assert same(uninterrupted.weights(), resumed.weights())
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "rloo", "gigpo", "reinforce_plus_plus"])
+def test_estimators_without_a_critic_build_none(
+    tiny_policy: Policy, batch: Sequences, estimator: str
+) -> None:
+    actor = learner(tiny_policy, algo=algorithm(estimator=estimator))
+    result = update(actor, batch)
+    assert sorted(actor.parts()) == ["actor_moments"]
+    assert actor.counters()["critic_steps"] == 0
+    assert not result.values.any()
+    assert "value_loss" not in result.metrics
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_stored_learner_goes_on_as_if_it_never_stopped(
+    tiny_policy: Policy, batch: Sequences, tmp_path: Path, stage: int
+) -> None:
+    original = learner(tiny_policy, zero_stage=stage)
+    update(original, batch)
+    resumed = learner(saved(original, tiny_policy, tmp_path), zero_stage=stage)
+    assert resumed.counters() == original.counters()
+    one, other = (update(actor, batch, iteration=1) for actor in (original, resumed))
+    assert one.metrics == other.metrics
+    assert same(original.weights(), resumed.weights())
+    assert all(same(original.parts()[part], resumed.parts()[part]) for part in original.parts())
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_every_zero_stage_learns_the_same(tiny_policy: Policy, batch: Sequences, stage: int) -> None:
+    plain, sharded = learner(tiny_policy), learner(tiny_policy, zero_stage=stage)
+    update(plain, batch)
+    update(sharded, batch)
+    largest = max(float((plain.weights()[n] - sharded.weights()[n]).abs().max()) for n in plain.weights())
+    assert largest < 1e-5
+
+
+def test_the_learner_scores_as_the_engine_does(
+    tiny_policy: Policy, engine: TransformersEngine, batch: Sequences
+) -> None:
+    chains = [batch.token_ids[row, : batch.lengths[row]].tolist() for row in range(4)]
+    assert differences(learner(tiny_policy).score(chains), engine.score(chains)) < ROUNDING
+
+
+def test_recomputed_old_log_probs_are_the_learner_s_own(tiny_policy: Policy, batch: Sequences) -> None:
+    result = update(learner(tiny_policy, old_logprobs="recompute", mini_batches=1), batch)
+    assert result.metrics["approx_kl"] == pytest.approx(0, abs=1e-7)
+
+
+def test_the_host_restores_the_asked_policy_and_leaves_the_present_one_alone(
+    tiny_policy: Policy, batch: Sequences, tmp_path: Path
+) -> None:
+    host = LearnerHost()
+    actor = host.at(tiny_policy, learner_config(), algorithm(), temperature=1.0)
+    update(actor, batch)
+    after = saved(actor, tiny_policy, tmp_path)
+    actor.holds = after.identity
+    moved = actor.weights()
+    assert host.at(after, learner_config(), algorithm(), temperature=1.0) is actor
+    assert same(actor.weights(), moved)
+    host.at(tiny_policy, learner_config(), algorithm(), temperature=1.0)
+    assert same(actor.weights(), tiny_policy.tensors("weights") or {})
+    assert actor.counters()["actor_steps"] == 0
+    host.close()
+
+
+def test_the_table_of_updates_holds_each_turn_s_tokens(
+    tiny_policy: Policy, batch: Sequences, turns: pa.Table
+) -> None:
+    result = update(learner(tiny_policy), batch)
+    rows = updates_to_table(batch, result, tiny_policy).to_pylist()
+    assert [(row["group"], row["member"], row["turn"]) for row in rows] == list(
+        zip(*(turns[name].to_pylist() for name in ("group", "member", "turn")), strict=True)
+    )
+    for row, turn in zip(rows, turns.to_pylist(), strict=True):
+        count = len(turn["response_ids"])
+        for name in ("advantages", "values", "learner_logprobs", "ratios"):
+            assert len(row[name]) == count
+        ratios = [
+            math.exp(new - old)
+            for new, old in zip(row["learner_logprobs"], turn["response_logprobs"], strict=True)
+        ]
+        assert row["ratios"] == pytest.approx(ratios, rel=1e-4)
+
+
+def test_another_policy_s_weights_show_as_a_mismatch(
+    tiny_policy: Policy, batch: Sequences, tmp_path: Path
+) -> None:
+    weights = perturbed(tiny_policy.tensors("weights") or {}, seed=3)
+    other = store(tmp_path, model_files=tiny_policy.directory, weights=weights, run="other")
+    assert update(learner(other), batch).metrics["logprob_difference_max"] > 0.01
