@@ -60,7 +60,7 @@ ui: env
 
 ## make viz        one iteration of the workflow as a graph in the browser (Kedro-Viz)
 viz: env
-	@KEDRO_ENV=smoke $(BIN)/kedro viz run --params run.iterations=1
+	@$(BIN)/kedro viz run --include-hooks --pipeline=iteration
 
 ## make docs       docs/metrics.md from the glossaries in the code
 docs: env

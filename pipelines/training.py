@@ -28,7 +28,10 @@ def policy_name(iteration: int) -> str:
 
 
 def training_pipeline(iterations: int | None = None) -> Pipeline:
-    """All iterations of the current parameters, or the first ``iterations`` of them. Built in one ``Pipeline``: summing 200 of them takes minutes."""
+    """All iterations of the current parameters, or the first ``iterations`` of them.
+
+    Built in one ``Pipeline``: summing 200 of them takes minutes.
+    """
     parameters = current_parameters()
     count, evaluation = iterations or parameters.run.iterations, parameters.evaluation
     initial = "base_policy" if parameters.run.fork_from is None else "fork_policy"

@@ -17,6 +17,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from builders import build_policy
 from hypothesis import settings
+from projects import SMOKE, Command, Project, new_project
 
 from starpo.learning.policy import Policy
 
@@ -44,3 +45,17 @@ def golden() -> Callable[[str], dict[str, Any]]:
 def tiny_policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
     """A warm-started one-layer policy for the lake: knows the answer format, plays badly."""
     return build_policy(tmp_path_factory.mktemp("policies"))
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project of the smoke run; its runs share one base policy."""
+    return new_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture(scope="session")
+def smoke(project: Project) -> Command:
+    """``kedro run --env=smoke --pipeline=train_starpo_s``, the command that CI runs, in ``project``."""
+    done = project.run(*SMOKE)
+    assert done.code == 0, done.text
+    return done

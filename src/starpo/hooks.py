@@ -179,6 +179,8 @@ class MetricsHooks:
     def before_node_run(self, node: Any) -> None:
         """Start the node's clock; while it runs, native output goes to the log file."""
         self._node_started = time.perf_counter()
+        if node.name.endswith(".rollout"):
+            self._progress.begin()
         self._redirect.enter_context(native_output_to(self._log_file()))
 
     @hook_impl
@@ -272,7 +274,9 @@ class MetricsHooks:
 
         folder = self._root / MODELS / self._name / "policy_0000"
         size = expected_bytes(folder, parameters.current_parameters())
-        self._console.print(f"expected disk use of this run: at most about {size / 2**20:,.0f} MiB", highlight=False)
+        self._console.print(
+            f"expected disk use of this run: at most about {size / 2**20:,.0f} MiB", highlight=False
+        )
 
     def _prune(self) -> None:
         from starpo.learning.retention import evaluated_iterations, prune  # noqa: PLC0415

@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="starpo", description="StarPO runs on disk")
     topics = parser.add_subparsers(dest="topic", required=True)
-    runs = topics.add_parser("runs", help="list, show or remove runs")
+    runs = topics.add_parser("runs", help="list, show, remove or plot runs")
     actions = runs.add_subparsers(dest="what", required=True)
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument(
@@ -61,6 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     remove.add_argument("name")
     remove.add_argument("--yes", action="store_true", help="do not ask")
     remove.set_defaults(action=_remove)
+    plot = actions.add_parser(
+        "plot", parents=[where], help="learning curves of one or more runs as a picture"
+    )
+    plot.add_argument("names", nargs="+")
+    plot.add_argument("--out", type=Path, default=Path("learning_curve.png"), help="file to write")
+    plot.set_defaults(action=_plot)
     return parser
 
 
@@ -149,6 +155,15 @@ def _remove(console: Console, root: Path, options: argparse.Namespace) -> int:
             return 1
     remove_run(root, options.name)
     console.print(f"removed {options.name}; its MLflow run, if there is one, stays", markup=False)
+    return 0
+
+
+def _plot(console: Console, root: Path, options: argparse.Namespace) -> int:
+    from starpo.tracking.curves import plot_runs  # noqa: PLC0415
+    from starpo.tracking.run_tables import Run  # noqa: PLC0415
+
+    plot_runs([Run(root, read_record(root, name)) for name in options.names], options.out)
+    console.print(f"wrote {options.out}", markup=False)
     return 0
 
 

@@ -45,9 +45,13 @@ class TableDataset(AbstractDataset[Any, pa.Table]):
         batches = data.to_batches() if isinstance(data, pa.Table) else data
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _temporary(self._path)
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            for batch in batches:
-                writer.write_batch(batch)
+        try:
+            with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+        except BaseException:  # whatever broke the stream off, an interruption too
+            temporary.unlink(missing_ok=True)
+            raise
         problem = check_table(pq.read_table(temporary), self._table)
         if problem:
             rejected = self._path.parent / "rejected" / self._path.name
@@ -80,7 +84,10 @@ def read_table(path: Path, table: str) -> pa.Table:
         raise UserError(
             f"{path}: schema_version {sorted(map(str, versions))}, this code reads {SCHEMA_VERSION}"
         )
-    return data.cast(TABLES[table])
+    try:
+        return data.cast(TABLES[table])
+    except (ValueError, pa.ArrowInvalid) as error:
+        raise UserError(f"{path}: not a table of {table} ({error})") from None
 
 
 class JSONFileDataset(AbstractDataset[dict[str, Any], dict[str, Any]]):

@@ -5,7 +5,7 @@ policy_0012/
     config.json, tokenizer…    as transformers writes them
     harness.json               prompt, parser settings and limits: part of the policy
     model.safetensors          float32 masters of the actor
-    actor_optimizer.safetensors, critic.safetensors, critic_optimizer.safetensors
+    learner/                   actor_optimizer.safetensors, critic.safetensors, critic_optimizer.safetensors
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from starpo.errors import UserError
 
 MANIFEST = "manifest.json"
 MODEL = "model.safetensors"
+#: In a folder of their own: vLLM loads every safetensors file beside the model as weights of the model.
 STATE_FILES = {
-    "actor_moments": "actor_optimizer.safetensors",
-    "critic": "critic.safetensors",
-    "critic_moments": "critic_optimizer.safetensors",
+    "actor_moments": "learner/actor_optimizer.safetensors",
+    "critic": "learner/critic.safetensors",
+    "critic_moments": "learner/critic_optimizer.safetensors",
 }
 SCHEMA_VERSION = 1
 
@@ -182,6 +183,7 @@ class PolicyState:
         if self.weights is not None:
             save_file(self.weights, directory / MODEL, metadata={"format": "pt"})
         for part, tensors in self.parts.items():
+            (directory / STATE_FILES[part]).parent.mkdir(exist_ok=True)
             save_file(tensors, directory / STATE_FILES[part])
         manifest = {
             "schema_version": SCHEMA_VERSION,

@@ -197,5 +197,5 @@ def repack_tied_head(model: torch.nn.Module) -> None:
     head = getattr(model, "lm_head", None)
     tied = getattr(getattr(model, "config", None), "tie_word_embeddings", False)
     method = getattr(head, "quant_method", None)
-    if tied and method is not None and head.weight.device.type == "cpu":
+    if tied and head is not None and method is not None and head.weight.device.type == "cpu":
         method.process_weights_after_loading(head)

@@ -48,6 +48,11 @@ class IterationProgress:
         self._start = clock()
         self._reported = 0
 
+    def begin(self) -> None:
+        """Start the clock again: what came before the first iteration says nothing about the time left."""
+        if not self._reported:
+            self._start = self._clock()
+
     def report(self, metrics: dict[str, Any]) -> None:
         """Print the line of a finished iteration.
 

@@ -1,0 +1,70 @@
+"""Each stage alone, on what a finished training left behind."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from projects import TRAINED, Project
+from safetensors.torch import load_file
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("smoke")]
+
+#: The reference engine starts faster than vLLM, and is another witness.
+REFERENCE = "engine.kind=transformers"
+
+
+def run_stage(project: Project, stage: str, iteration: int) -> str:
+    """Run ``stage`` on the training at ``iteration``; returns the name of the stage's own run."""
+    source = f"{TRAINED}@{iteration:04d}"
+    done = project.run("--env=smoke", f"--pipeline={stage}", f"--params=run.source={source},{REFERENCE}")
+    assert done.code == 0, done.text
+    name = f"{stage}-{TRAINED}-{iteration:04d}"
+    assert f"Run {name} is complete" in done.text
+    return name
+
+
+def table(project: Project, layer: str, run: str, file: str) -> pa.Table:
+    return pq.read_table(project.folder(layer, run) / file)
+
+
+def test_rollout_alone_draws_what_the_training_drew(project: Project) -> None:
+    name = run_stage(project, "rollout", 3)
+    alone, trained = (table(project, "02_rollouts", run, "iter_0003.parquet") for run in (name, TRAINED))
+    for column in ("group", "member", "instance_seed", "dynamics_seed", "sampling_seed", "context_ids"):
+        assert alone[column].to_pylist() == trained[column].to_pylist()
+    pairs = zip(alone["response_ids"].to_pylist(), trained["response_ids"].to_pylist(), strict=True)
+    equal = sum(one == other for one, other in pairs)
+    assert equal >= 0.95 * len(alone), "the same seeds draw the same tokens in both engines, but for rounding"
+
+
+def test_reward_alone_scores_as_the_training_did(project: Project) -> None:
+    name = run_stage(project, "reward", 3)
+    alone, trained = (table(project, "03_scored", run, "iter_0003.parquet") for run in (name, TRAINED))
+    assert alone.equals(trained)
+
+
+def test_update_alone_learns_what_the_training_learned(project: Project) -> None:
+    name = run_stage(project, "update", 5)
+    alone, trained = (
+        load_file(project.folder("06_models", run) / "policy_0006" / "model.safetensors")
+        for run in (name, TRAINED)
+    )
+    assert alone.keys() == trained.keys()
+    assert all((alone[key] == trained[key]).all() for key in alone)
+    tables = (table(project, "05_updates", run, "iter_0005.parquet") for run in (name, TRAINED))
+    assert next(tables).equals(next(tables))
+
+
+def test_evaluate_alone_finds_what_the_training_found(project: Project) -> None:
+    name = run_stage(project, "evaluate", 6)
+    for temperature in ("t0_5", "t1_0"):
+        alone, trained = (
+            json.loads((project.folder("07_evaluation", run) / f"test-{temperature}" / file).read_text())
+            for run, file in ((name, "step_source.json"), (TRAINED, "step_0006.json"))
+        )
+        assert alone["prompts"] == trained["prompts"] == 256
+        assert alone["success"] == pytest.approx(trained["success"], abs=0.03)
+        assert alone["policy_step"] == 6

@@ -1,0 +1,95 @@
+"""The command line: mistakes end with code 1 and one message, and both spellings of the option work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from projects import SMOKE, Project, new_project
+
+from starpo.cli import user_mistake
+from starpo.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project in which nothing was run yet."""
+    return new_project(tmp_path_factory.mktemp("empty"))
+
+
+def refused(project: Project, *arguments: str) -> str:
+    """The message of a command that must end with code 1 and without a traceback or any work."""
+    done = project.run(*arguments)
+    assert done.code == 1, done.text
+    assert "Traceback" not in done.text
+    assert done.text.count("Error:") == 1, done.text
+    assert not list((project.root / "data").rglob("*.parquet"))
+    assert not list((project.root / "data").rglob("*.safetensors"))
+    return done.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ("rollout.grups=3", ["rollout.grups", "unknown parameter"]),
+        ("filter.keep_ratio=0", ["filter.keep_ratio", "greater than 0"]),
+        ("environment.name=chess", ["'chess'", "bandit"]),
+        ("algorithm.estimator=gea", ["'gea'", "gae"]),
+        ("base_policy.path=/nowhere/model", ["/nowhere/model", "config.json is missing"]),
+    ],
+)
+def test_a_mistake_in_the_parameters_is_one_clear_message(
+    empty: Project, params: str, expected: list[str]
+) -> None:
+    message = refused(empty, *SMOKE, f"--params={params}")
+    for part in expected:
+        assert part in message
+
+
+@pytest.mark.slow
+def test_an_unknown_pipeline_is_one_clear_message_with_the_known_ones(empty: Project) -> None:
+    message = refused(empty, "--env=smoke", "--pipeline=train_starpo_x")
+    assert "train_starpo_x" in message
+    assert "train_starpo_s" in message
+
+
+@pytest.mark.slow
+def test_an_unknown_kedro_environment_is_one_clear_message(empty: Project) -> None:
+    assert "moon" in refused(empty, "--env=moon", "--pipeline=train_starpo_s")
+
+
+@pytest.mark.slow
+def test_a_stage_without_a_source_says_what_to_run_first(empty: Project) -> None:
+    assert "--pipeline=rollout" in refused(empty, "--env=smoke", "--pipeline=reward")
+
+
+@pytest.mark.slow
+def test_two_pipelines_at_once_are_refused(empty: Project) -> None:
+    assert "one pipeline at a time" in refused(empty, "--env=smoke", "--pipelines=rollout,reward")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("smoke")
+def test_kedro_s_newer_spelling_of_the_option_works_as_well(project: Project) -> None:
+    done = project.run("--env=smoke", "--pipelines=train_starpo_s")
+    assert done.code == 0, done.text
+    assert "is complete" in done.text
+    assert "deprecat" not in done.text.lower()
+
+
+def test_a_mistake_is_found_behind_what_kedro_wraps_around_it() -> None:
+    try:
+        try:
+            raise UserError("the cause")
+        except UserError as error:
+            raise RuntimeError("wrapped") from error
+    except RuntimeError as error:
+        assert user_mistake(error) == "the cause"
+    assert user_mistake(RuntimeError("a defect of ours")) is None
+    assert user_mistake(None) is None
+
+
+def test_the_test_projects_are_not_the_repository(empty: Project) -> None:
+    assert Path(os.path.commonpath([empty.root, Path(__file__)])) != Path(__file__).parents[1]

@@ -1,0 +1,237 @@
+"""Parameters: layers and their precedence, one message per mistake, names of runs, sources of stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import raised_message
+from kedro.config import OmegaConfigLoader
+from projects import SOURCE
+
+from starpo import parameters
+from starpo.config import Parameters, fingerprint, flatten, parse_parameters
+from starpo.errors import UserError
+from starpo.parameters import Resolved, merge, resolve_parameters
+from starpo.preflight import check_before_work
+from starpo.settings import CONFIG_LOADER_ARGS
+
+ENVIRONMENTS = sorted(path.name for path in (SOURCE / "conf").iterdir() if list(path.glob("parameters*.yml")))
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process-wide parameters are those of no test."""
+    monkeypatch.setattr(parameters, "_current", None)
+
+
+def configured(env: str | None = None) -> dict[str, Any]:
+    """The project's own parameters, as Kedro loads them."""
+    chosen = None if env == "base" else env
+    loader = OmegaConfigLoader(conf_source=str(SOURCE / "conf"), env=chosen, **CONFIG_LOADER_ARGS)
+    return dict(loader["parameters"])
+
+
+def nested(dotted: dict[str, Any]) -> dict[str, Any]:
+    """``{"run.seed": 1}`` to ``{"run": {"seed": 1}}``, as ``--params`` does."""
+    tree: dict[str, Any] = {}
+    for key, value in dotted.items():
+        node = tree
+        *path, last = key.split(".")
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return tree
+
+
+def resolved(
+    root: Path, *, pipeline: str = "train_starpo_s", env: str | None = "smoke", **dotted: Any
+) -> Resolved:
+    return resolve_parameters(configured(env), pipeline, nested(dotted.pop("params", {})), root)
+
+
+def complaint(root: Path, **params: Any) -> str:
+    """Message about ``params`` on top of the smoke configuration."""
+
+    def check() -> None:
+        check_before_work(root, resolved(root, params=params))
+
+    return raised_message(UserError, check)
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS)
+def test_every_configuration_in_the_project_is_valid(tmp_path: Path, env: str) -> None:
+    presets = configured(env)["presets"]
+    for pipeline in presets:
+        found = resolved(tmp_path, env=env, pipeline=pipeline)
+        assert isinstance(found.parameters, Parameters)
+
+
+def test_every_preset_belongs_to_a_pipeline_and_the_other_way_round() -> None:
+    pipelines = {path.name for path in (SOURCE / "pipelines").glob("train_*") if path.is_dir()}
+    assert set(configured()["presets"]) == pipelines
+
+
+def test_precedence_rises_from_base_over_env_and_preset_to_params(tmp_path: Path) -> None:
+    config = configured("smoke")
+    assert config["run"]["iterations"] == 6, "the env over base"
+    config["presets"]["train_starpo_s"]["run"] = {"iterations": 7, "seed": 3}
+    preset = resolve_parameters(config, "train_starpo_s", {}, tmp_path)
+    assert (preset.parameters.run.iterations, preset.parameters.run.seed) == (7, 3)
+    given = resolve_parameters(config, "train_starpo_s", {"run": {"iterations": 8}}, tmp_path)
+    assert (given.parameters.run.iterations, given.parameters.run.seed) == (8, 3)
+    assert config["run"]["iterations"] == 6, "the caller's dict is untouched"
+
+
+def test_null_clears_the_arguments_of_a_lower_layer(tmp_path: Path) -> None:
+    assert resolved(tmp_path).parameters.environment.arguments == {}
+    assert resolved(tmp_path, env="base").parameters.environment.arguments == {"coordinates": True}
+
+
+def test_merging_goes_key_by_key_and_copies() -> None:
+    base = {"a": {"b": 1, "c": 2}, "d": [1]}
+    over = {"a": {"b": 3}, "d": [2], "e": {"f": 4}}
+    merge(base, over)
+    assert base == {"a": {"b": 3, "c": 2}, "d": [2], "e": {"f": 4}}
+    over["e"]["f"] = 5
+    assert base["e"] == {"f": 4}
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"rollout.grups": 3}, ["rollout.grups", "unknown parameter", "groups"]),
+        ({"nonsense": 3}, ["nonsense", "unknown parameter", "rollout"]),
+        ({"filter.keep_ratio": 0}, ["filter.keep_ratio = 0", "greater than 0"]),
+        ({"filter.keep_ratio": 1.5}, ["filter.keep_ratio = 1.5", "less than or equal to 1"]),
+        ({"run.iterations": 0}, ["run.iterations = 0", "greater than 0"]),
+        ({"run.name": "../evil"}, ["run.name", "../evil"]),
+        ({"run.name": "base-mine"}, ["base-mine", "belong to base policies"]),
+        ({"learner.zero_stage": 4}, ["learner.zero_stage = 4", "0, 1, 2 or 3"]),
+        ({"engine.kind": "tgi"}, ["engine.kind = 'tgi'", "'vllm' or 'transformers'"]),
+        (
+            {"rollout.group_size": 1, "algorithm.estimator": "grpo"},
+            ["group_size = 1", "'grpo'", "raise group_size"],
+        ),
+        ({"rollout.group_size": 1}, ["group_size = 1", "keep_ratio"]),
+        ({"agent.max_tokens_per_turn": 64}, ["max_tokens_per_turn = 64", "max_tokens_per_trajectory = 64"]),
+        ({"agent.think": False, "agent.prefill_think": True}, ["prefill_think", "think = true"]),
+        ({"evaluation.final": ["nowhere"]}, ["nowhere", "validation"]),
+        (
+            {"base_policy.path": "/nowhere/model"},
+            ["base_policy.path", "/nowhere/model", "config.json is missing"],
+        ),
+        ({"environment.name": "chess"}, ["environment", "'chess'", "bandit"]),
+        ({"environment.arguments": {"speed": 3}}, ["environment", "unknown argument 'speed'", "low_reward"]),
+        ({"evaluation.suites.test.environment": "chess"}, ["evaluation.suites.test", "'chess'"]),
+        ({"algorithm.estimator": "gea"}, ["advantage estimator 'gea'", "gae"]),
+        ({"algorithm.estimator_parameters.lamda": 1}, ["'lamda'", "lam"]),
+        ({"algorithm.policy_loss": "ppo2"}, ["policy loss 'ppo2'", "ppo"]),
+        ({"reward.terms.luck": {}}, ["reward term 'luck'", "environment"]),
+        ({"engine.device": "cuda"}, ["engine.device", "no GPU"]),
+        ({"run.fork_from": "nobody@0003"}, ["nobody", "no policy here"]),
+        ({"run.fork_from": "nobody@latest"}, ["nobody", "has no policy"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_mistake_is_named_with_its_value_and_what_is_allowed(
+    tmp_path: Path, params: dict[str, Any], expected: list[str]
+) -> None:
+    import torch
+
+    if params.get("engine.device") == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    message = complaint(tmp_path, **params)
+    for part in expected:
+        assert part in message, message
+
+
+def test_all_mistakes_are_listed_at_once(tmp_path: Path) -> None:
+    message = complaint(tmp_path, **{"filter.keep_ratio": 0, "run.iterations": -1, "rollout.grups": 3})
+    assert len(message.splitlines()) == 5, message
+
+
+def test_group_size_one_is_allowed_where_it_makes_sense(tmp_path: Path) -> None:
+    params = {"rollout.group_size": 1, "filter.keep_ratio": 1.0, "filter.keep_zero_spread": True}
+    assert resolved(tmp_path, params=params).parameters.rollout.group_size == 1
+
+
+def test_the_default_name_is_pipeline_environment_and_seed(tmp_path: Path) -> None:
+    assert resolved(tmp_path).names["name"] == "train_starpo_s-bandit-seed0"
+    assert resolved(tmp_path, params={"run.seed": 7}).names["name"] == "train_starpo_s-bandit-seed7"
+    assert resolved(tmp_path, params={"run.name": "mine"}).parameters.run.name == "mine"
+
+
+def test_runs_share_a_base_policy_exactly_if_it_would_be_the_same(tmp_path: Path) -> None:
+    def base(**params: Any) -> str:
+        return resolved(tmp_path, params=params).names["base"]
+
+    shared = base()
+    assert base(**{"run.seed": 9, "run.name": "other", "learner.epochs": 3, "rollout.groups": 4}) == shared
+    for params in ({"base_policy.seed": 1}, {"agent.think": False}, {"environment.name": "bandit_reversed"}):
+        assert base(**params) != shared
+
+
+def policy_folder(root: Path, run: str, iteration: int) -> None:
+    folder = root / "data" / "06_models" / run / f"policy_{iteration:04d}"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"")
+    (folder / "manifest.json").write_text(
+        f'{{"schema_version": 1, "run": "{run}", "weights_in": "policy_{iteration:04d}"}}'
+    )
+
+
+def table_file(root: Path, layer: str, run: str, iteration: int) -> None:
+    folder = root / "data" / layer / run
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"iter_{iteration:04d}.parquet").write_bytes(b"")
+
+
+def test_a_stage_works_on_what_run_source_names(tmp_path: Path) -> None:
+    policy_folder(tmp_path, "a-bandit-run", 3)
+    policy_folder(tmp_path, "a-bandit-run", 12)
+    given = resolved(tmp_path, pipeline="rollout", params={"run.source": "a-bandit-run@0003"})
+    latest = resolved(tmp_path, pipeline="rollout", params={"run.source": "a-bandit-run@latest"})
+    newest = resolved(tmp_path, pipeline="rollout")
+    assert given.names["name"] == "rollout-a-bandit-run-0003"
+    assert (given.names["source_iteration"], given.names["source_next"]) == ("0003", "0004")
+    assert latest.names["source_iteration"] == newest.names["source_iteration"] == "0012"
+
+
+def test_an_update_needs_scores_and_their_policy(tmp_path: Path) -> None:
+    for iteration in (1, 2):
+        table_file(tmp_path, "03_scored", "a-bandit-run", iteration)
+    policy_folder(tmp_path, "a-bandit-run", 1)
+    assert resolved(tmp_path, pipeline="update").names["source_iteration"] == "0001"
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "remedy"),
+    [("rollout", "base_policy"), ("evaluate", "base_policy"), ("reward", "rollout"), ("update", "reward")],
+)
+def test_a_stage_without_a_source_names_the_stage_to_run_first(
+    tmp_path: Path, pipeline: str, remedy: str
+) -> None:
+    message = raised_message(UserError, lambda: resolved(tmp_path, pipeline=pipeline))
+    assert f"--pipeline={remedy}`" in message
+    assert "bandit" in message
+
+
+def test_a_badly_written_source_is_refused(tmp_path: Path) -> None:
+    def ask() -> Resolved:
+        return resolved(tmp_path, pipeline="rollout", params={"run.source": "run@soon"})
+
+    assert "expected RUN@ITERATION" in raised_message(UserError, ask)
+
+
+def test_nodes_get_every_section_whole(tmp_path: Path) -> None:
+    found = resolved(tmp_path)
+    assert parse_parameters(found.raw) == found.parameters
+    assert set(found.raw) == set(Parameters.model_fields)
+
+
+def test_flatten_and_fingerprint_do_not_depend_on_order() -> None:
+    assert flatten({"a": {"b": 1, "c": {}}, "d": [1]}) == {("a", "b"): 1, ("a", "c"): {}, ("d",): [1]}
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    assert fingerprint({"a": 1}) != fingerprint({"a": 2})

@@ -1,0 +1,81 @@
+"""What is installed: all packages, each pipeline by itself, exact pins without a host."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from kedro.pipeline import Pipeline
+from projects import SOURCE
+
+from starpo import parameters
+
+PYPROJECT = tomllib.loads((SOURCE / "pyproject.toml").read_text())
+PIPELINES = sorted(path.parent.name for path in (SOURCE / "pipelines").glob("*/__init__.py"))
+PINS = sorted((SOURCE / "requirements").glob("*.txt"))
+
+
+def packages_in(folder: Path, prefix: str) -> set[str]:
+    """Dotted names of all folders with an ``__init__.py``, ``folder`` itself as ``prefix``."""
+    found = set()
+    for file in folder.rglob("__init__.py"):
+        found.add(".".join((prefix, *file.parent.relative_to(folder).parts)))
+    return found
+
+
+def test_the_listed_packages_are_the_folders() -> None:
+    expected = packages_in(SOURCE / "src" / "starpo", "starpo")
+    expected |= packages_in(SOURCE / "pipelines", "starpo.pipelines")
+    listed = PYPROJECT["tool"]["setuptools"]["packages"]
+    assert sorted(listed) == sorted(expected)
+
+
+def test_every_folder_with_code_is_a_package() -> None:
+    for top in (SOURCE / "src" / "starpo", SOURCE / "pipelines"):
+        for folder in {path.parent for path in top.rglob("*.py")}:
+            assert (folder / "__init__.py").exists(), folder
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_pipeline_is_importable_alone_without_the_heavy_libraries(name: str) -> None:
+    code = (
+        f"import sys; from starpo.pipelines.{name} import create_pipeline; "
+        "heavy = {'vllm', 'deepspeed', 'mlflow', 'great_expectations', 'transformers'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=SOURCE, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_pipeline_folder_creates_a_pipeline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parameters, "_current", None)
+    monkeypatch.chdir(SOURCE)
+    created = importlib.import_module(f"starpo.pipelines.{name}").create_pipeline()
+    assert isinstance(created, Pipeline)
+    assert created.nodes
+
+
+@pytest.mark.parametrize("path", PINS, ids=lambda path: path.name)
+def test_pins_are_exact_and_name_no_host(path: Path) -> None:
+    text = path.read_text()
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    pins = [line for line in lines if line]
+    assert "torch==2.13.0" in pins
+    assert not re.search(r"https?://|--(extra-)?index-url|--find-links|@ ", "\n".join(pins))
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+(\[[^]]+\])?==[^\s;]+(\s*;.*)?", pin) for pin in pins)
+
+
+def test_both_kinds_of_machine_have_pins() -> None:
+    assert {"cpu.txt", "gpu.txt"} <= {path.name for path in PINS}
+
+
+def test_telemetry_is_off() -> None:
+    assert (SOURCE / ".telemetry").read_text().strip() == "consent: false"

@@ -1,0 +1,88 @@
+"""Files that must be in step with the code: package list, DVC stages, presets, generated pages, documentation."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from kedro.config import OmegaConfigLoader
+
+from starpo import parameters
+from starpo.algorithms.registry import advantage_estimator, policy_loss_function
+from starpo.parameters import Resolved, resolve_parameters
+from starpo.tracking.glossary import markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+PRESETS = sorted(path.parent.name for path in (ROOT / "pipelines").glob("train_*/__init__.py"))
+
+
+@pytest.fixture(autouse=True)
+def parameters_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore afterwards what the process remembers of its parameters."""
+    monkeypatch.setattr(parameters, "_current", None)
+
+
+def resolved(pipeline: str, env: str = "local") -> Resolved:
+    loader = OmegaConfigLoader(
+        conf_source=str(ROOT / "conf"),
+        env=env,
+        base_env="base",
+        default_run_env="local",
+        merge_strategy={"parameters": "soft"},
+    )
+    return resolve_parameters(loader["parameters"], pipeline, {}, ROOT)
+
+
+def test_every_package_folder_is_listed_in_pyproject():
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    library = {path.parent.relative_to(ROOT / "src") for path in (ROOT / "src/starpo").rglob("__init__.py")}
+    wiring = {"starpo" / path.parent.relative_to(ROOT) for path in (ROOT / "pipelines").rglob("__init__.py")}
+    assert sorted(listed) == sorted(".".join(path.parts) for path in library | wiring)
+
+
+@pytest.mark.parametrize("env", ["local", "smoke", "paper"])
+@pytest.mark.parametrize("pipeline", PRESETS)
+def test_every_preset_resolves_to_an_estimator_with_parameters_of_its_own(pipeline: str, env: str):
+    algorithm = resolved(pipeline, env).parameters.algorithm
+    advantage_estimator(algorithm.estimator, **algorithm.estimator_parameters)
+    policy_loss_function(algorithm.policy_loss, **algorithm.policy_loss_parameters)
+
+
+def test_every_training_pipeline_has_a_preset_and_the_reverse():
+    presets = yaml.safe_load((ROOT / "conf/base/parameters_presets.yml").read_text())["presets"]
+    assert sorted(presets) == PRESETS
+
+
+def test_dvc_names_the_default_run_and_its_base_policy():
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+    default = resolved("train_starpo_s")
+    names = {"run": default.names["name"], "base": default.names["base"]}
+    assert stages["vars"][0] == names, f"put {names} into dvc.yaml"
+    (metric,) = stages["stages"]["train"]["metrics"][0]
+    assert metric.endswith(f"comparison_{default.parameters.run.iterations:04d}.json")
+
+
+def test_the_page_of_metrics_is_the_generated_one():
+    assert (ROOT / "docs/metrics.md").read_text() == markdown(), "run `make docs`"
+
+
+def test_links_between_documents_lead_somewhere():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "conf/README.md"]:
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_documented_environment_keeps_the_contract_and_the_documented_tests_pass():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/add_an_environment.md").read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(blocks[0], names)
+    own_imports = "from starpo.environments.number_line import NumberLine\n"
+    exec(blocks[1].replace(own_imports, ""), names)
+    tests = [function for name, function in names.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()  # type: ignore[operator]
