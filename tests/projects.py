@@ -13,9 +13,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 SOURCE = Path(__file__).resolve().parents[1]
 SMOKE = ("--env=smoke", "--pipeline=train_starpo_s")
 TRAINED = "train_starpo_s-bandit-seed0"
+SIZES = yaml.safe_load((SOURCE / "conf" / "smoke" / "parameters.yml").read_text())
+ITERATIONS: int = SIZES["run"]["iterations"]
+EVERY: int = SIZES["evaluation"]["every"]
+"""Iterations between evaluations, whose policies are kept as models."""
+GROUPS, GROUP_SIZE = SIZES["rollout"]["groups"], SIZES["rollout"]["group_size"]
+TEST_PROMPTS: int = SIZES["evaluation"]["suites"]["test"]["prompts"]
 
 
 @dataclass(frozen=True)

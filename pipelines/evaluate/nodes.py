@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from starpo.config import AgentConfig, EngineConfig, EvaluationConfig
+from starpo.config import AgentConfig, EngineConfig, EnvironmentConfig, EvaluationConfig
 from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.splits import Split
 from starpo.evaluation.compare import compare
@@ -23,6 +23,7 @@ def evaluate_policy(
     host: EngineHost,
     policy: Policy,
     evaluation: EvaluationConfig,
+    environment: EnvironmentConfig,
     agent: AgentConfig,
     engine: EngineConfig,
     *,
@@ -34,10 +35,11 @@ def evaluate_policy(
     Prompts, luck and sampling seeds are those of the suite, so two policies meet the same tasks.
     """
     prompts = evaluation.suites[suite]
+    task = evaluation.task(suite, environment)
     serving = host.serve(policy, engine, agent)
     plan = RolloutPlan(
-        environment=prompts.environment,
-        arguments=prompts.arguments,
+        environment=task.name,
+        arguments=task.arguments,
         split=Split(prompts.split),
         stream=suite,
         seed=evaluation.seed,

@@ -21,14 +21,14 @@ def evaluation_stage(suite: str, temperature: float, iteration: int | str, polic
     function = update_wrapper(partial(evaluate_policy, suite=suite, temperature=temperature), evaluate_policy)
     node = Node(
         function,
-        inputs=["engine", "policy", "params:evaluation", "params:agent", "params:engine"],
+        inputs=["engine", "policy", "params:evaluation", "params:environment", "params:agent", "params:engine"],
         outputs=["turns", "summary"],
         name="evaluate",
     )
     return pipeline(
         [node],
         inputs={"engine": "engine", "policy": policy},
-        parameters={f"params:{name}": f"params:{name}" for name in ("evaluation", "agent", "engine")},
+        parameters={f"params:{name}": f"params:{name}" for name in ("evaluation", "environment", "agent", "engine")},
         namespace=evaluation_name(suite, temperature, iteration),
     )
 

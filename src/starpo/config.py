@@ -227,14 +227,20 @@ class LearnerConfig(Section):
 class Suite(Section):
     """A fixed set of evaluation prompts."""
 
-    environment: str
-    """Registered environment."""
+    environment: str | None = None
+    """Registered environment; null: the training environment with its arguments."""
     arguments: Arguments = Field(default_factory=dict)
-    """Its arguments; null for none."""
+    """Arguments of an environment named here; null for none."""
     split: Literal["validation", "test"] = "test"
     """Instances are drawn from this split, disjoint from training."""
     prompts: int = Field(1024, gt=0)
     """Number of prompts; the first 256 are the paper-sized suite."""
+
+    @model_validator(mode="after")
+    def _arguments_have_an_environment(self) -> Suite:
+        if self.arguments and self.environment is None:
+            raise ValueError("arguments need an environment beside them; without one the training task is used")
+        return self
 
 
 class EvaluationConfig(Section):
@@ -254,6 +260,13 @@ class EvaluationConfig(Section):
     """Sampling temperatures of the final evaluation; the first is also the periodic one."""
     samples: int = Field(1, gt=0)
     """Trajectories per prompt; more than one gives pass@k."""
+
+    def task(self, suite: str, training: EnvironmentConfig) -> EnvironmentConfig:
+        """The environment of ``suite``."""
+        chosen = self.suites[suite]
+        if chosen.environment is None:
+            return training
+        return EnvironmentConfig(name=chosen.environment, arguments=chosen.arguments)
 
     @model_validator(mode="after")
     def _suites_known(self) -> EvaluationConfig:

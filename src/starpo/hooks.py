@@ -43,8 +43,12 @@ class RunHooks:
         requested = list(pipelines._requested_pipelines or [])
         if len(requested) > 1:
             raise UserError(f"one pipeline at a time, not {', '.join(requested)}: each has a run of its own")
+        loader = context.config_loader
         runtime = dict(context._runtime_params or {})
-        raw = dict(context.config_loader["parameters"])
+        # Kedro would merge --params below the preset, and before we can see which names they change.
+        merged, loader.runtime_params = loader.runtime_params, {}
+        raw = dict(loader["parameters"])
+        loader.runtime_params = merged
         resolved = parameters.resolve_parameters(
             raw, requested[0] if requested else "train_starpo_s", runtime, self._root
         )

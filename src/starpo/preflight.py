@@ -29,10 +29,9 @@ def check_before_work(root: Path, resolved: Resolved) -> None:
     on_gpu(parameters.engine)
     learner_device(parameters.learner)
     _check_environment("environment", parameters.environment)
-    for name, suite in parameters.evaluation.suites.items():
-        _check_environment(
-            f"evaluation.suites.{name}", EnvironmentConfig(name=suite.environment, arguments=suite.arguments)
-        )
+    for name in parameters.evaluation.suites:
+        task = parameters.evaluation.task(name, parameters.environment)
+        _check_environment(f"evaluation.suites.{name}", task)
     base = parameters.base_policy.path
     if base is not None and not (Path(base) / "config.json").exists():
         raise UserError(

@@ -176,7 +176,7 @@ def test_a_corrupt_table_is_named_with_a_remedy(tmp_path: Path, content: bytes) 
     path.write_bytes(content)
     message = mistake(dataset(path).load)
     assert str(path) in message
-    assert "remove the file" in message
+    assert "Remove the file" in message
 
 
 def test_a_truncated_table_is_named(tmp_path: Path) -> None:

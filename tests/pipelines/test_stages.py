@@ -7,19 +7,19 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from projects import TRAINED, Project
+from projects import EVERY, ITERATIONS, TEST_PROMPTS, TRAINED, Project
 from safetensors.torch import load_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("smoke")]
 
-#: The reference engine starts faster than vLLM, and is another witness.
+#: The reference engine starts faster than vLLM, and is another witness where no token is drawn.
 REFERENCE = "engine.kind=transformers"
 
 
-def run_stage(project: Project, stage: str, iteration: int) -> str:
+def run_stage(project: Project, stage: str, iteration: int, *, engine: str = REFERENCE) -> str:
     """Run ``stage`` on the training at ``iteration``; returns the name of the stage's own run."""
     source = f"{TRAINED}@{iteration:04d}"
-    done = project.run("--env=smoke", f"--pipeline={stage}", f"--params=run.source={source},{REFERENCE}")
+    done = project.run("--env=smoke", f"--pipeline={stage}", f"--params=run.source={source},{engine}")
     assert done.code == 0, done.text
     name = f"{stage}-{TRAINED}-{iteration:04d}"
     assert f"Run {name} is complete" in done.text
@@ -31,40 +31,47 @@ def table(project: Project, layer: str, run: str, file: str) -> pa.Table:
 
 
 def test_rollout_alone_draws_what_the_training_drew(project: Project) -> None:
-    name = run_stage(project, "rollout", 3)
-    alone, trained = (table(project, "02_rollouts", run, "iter_0003.parquet") for run in (name, TRAINED))
+    # With the training's engine: each engine has its own generator behind a seed.
+    name = run_stage(project, "rollout", EVERY, engine="engine.kind=vllm")
+    alone, trained = (
+        table(project, "02_rollouts", run, f"iter_{EVERY:04d}.parquet") for run in (name, TRAINED)
+    )
     for column in ("group", "member", "instance_seed", "dynamics_seed", "sampling_seed", "context_ids"):
         assert alone[column].to_pylist() == trained[column].to_pylist()
     pairs = zip(alone["response_ids"].to_pylist(), trained["response_ids"].to_pylist(), strict=True)
     equal = sum(one == other for one, other in pairs)
-    assert equal >= 0.95 * len(alone), "the same seeds draw the same tokens in both engines, but for rounding"
+    assert equal >= 0.99 * len(alone), "the same tokens, but for rounding by what the engine had cached"
 
 
 def test_reward_alone_scores_as_the_training_did(project: Project) -> None:
-    name = run_stage(project, "reward", 3)
-    alone, trained = (table(project, "03_scored", run, "iter_0003.parquet") for run in (name, TRAINED))
+    name = run_stage(project, "reward", EVERY)
+    alone, trained = (
+        table(project, "03_scored", run, f"iter_{EVERY:04d}.parquet") for run in (name, TRAINED)
+    )
     assert alone.equals(trained)
 
 
 def test_update_alone_learns_what_the_training_learned(project: Project) -> None:
-    name = run_stage(project, "update", 5)
+    name = run_stage(project, "update", ITERATIONS - 1)
     alone, trained = (
-        load_file(project.folder("06_models", run) / "policy_0006" / "model.safetensors")
+        load_file(project.folder("06_models", run) / f"policy_{ITERATIONS:04d}" / "model.safetensors")
         for run in (name, TRAINED)
     )
     assert alone.keys() == trained.keys()
     assert all((alone[key] == trained[key]).all() for key in alone)
-    tables = (table(project, "05_updates", run, "iter_0005.parquet") for run in (name, TRAINED))
+    tables = (
+        table(project, "05_updates", run, f"iter_{ITERATIONS - 1:04d}.parquet") for run in (name, TRAINED)
+    )
     assert next(tables).equals(next(tables))
 
 
 def test_evaluate_alone_finds_what_the_training_found(project: Project) -> None:
-    name = run_stage(project, "evaluate", 6)
+    name = run_stage(project, "evaluate", ITERATIONS, engine="engine.kind=vllm")
     for temperature in ("t0_5", "t1_0"):
         alone, trained = (
             json.loads((project.folder("07_evaluation", run) / f"test-{temperature}" / file).read_text())
-            for run, file in ((name, "step_source.json"), (TRAINED, "step_0006.json"))
+            for run, file in ((name, "step_source.json"), (TRAINED, f"step_{ITERATIONS:04d}.json"))
         )
-        assert alone["prompts"] == trained["prompts"] == 256
-        assert alone["success"] == pytest.approx(trained["success"], abs=0.03)
-        assert alone["policy_step"] == 6
+        assert alone["prompts"] == trained["prompts"] == TEST_PROMPTS
+        assert alone["success"] == pytest.approx(trained["success"], abs=0.01)
+        assert alone["policy_step"] == ITERATIONS

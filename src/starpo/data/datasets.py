@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from kedro.io import AbstractDataset
 
 from starpo.data.invariants import check_table
-from starpo.data.schemas import SCHEMA_VERSION, TABLES
+from starpo.data.reading import read_object, read_table
+from starpo.data.schemas import TABLES
 from starpo.errors import UserError
 from starpo.learning.policy import MANIFEST, Policy, PolicyState
 
@@ -69,27 +70,6 @@ class TableDataset(AbstractDataset[Any, pa.Table]):
         return {"filepath": str(self._path), "table": self._table}
 
 
-def read_table(path: Path, table: str) -> pa.Table:
-    """A stored table. Raises ``UserError`` if it cannot be read or has another schema version."""
-    try:
-        data = pq.read_table(path)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such table; run the stage that writes it first") from None
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UserError(f"{path}: unreadable table ({error}); remove the file and run again") from None
-    versions = (
-        set(data["schema_version"].unique().to_pylist()) if "schema_version" in data.column_names else {None}
-    )
-    if versions - {SCHEMA_VERSION}:
-        raise UserError(
-            f"{path}: schema_version {sorted(map(str, versions))}, this code reads {SCHEMA_VERSION}"
-        )
-    try:
-        return data.cast(TABLES[table])
-    except (ValueError, pa.ArrowInvalid) as error:
-        raise UserError(f"{path}: not a table of {table} ({error})") from None
-
-
 class JSONFileDataset(AbstractDataset[dict[str, Any], dict[str, Any]]):
     """A JSON object, written atomically."""
 
@@ -98,10 +78,7 @@ class JSONFileDataset(AbstractDataset[dict[str, Any], dict[str, Any]]):
         self.metadata = metadata
 
     def load(self) -> dict[str, Any]:
-        try:
-            return dict(json.loads(self._path.read_text()))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self._path}: unreadable ({error}); remove the file and run again") from None
+        return read_object(self._path)
 
     def save(self, data: dict[str, Any]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

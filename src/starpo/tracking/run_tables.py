@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from starpo.data.schemas import SCHEMA_VERSION, TABLES
+from starpo.data.reading import read_object, read_table
 from starpo.errors import UserError
 from starpo.runs import RunRecord, current_state
 
@@ -63,7 +61,7 @@ class Run:
     def metrics(self) -> pd.DataFrame:
         """Training metrics, one row per iteration; an iteration without a metric holds NaN there."""
         files = _numbered(self._folder("05_updates"), "iter_*.json")
-        rows = [{"iteration": number} | _read_object(files[number]) for number in sorted(files)]
+        rows = [{"iteration": number} | read_object(files[number]) for number in sorted(files)]
         return pd.DataFrame(rows) if rows else pd.DataFrame({"iteration": pd.Series(dtype="int64")})
 
     def evaluation(self, suite: str | None = None, step: int | None = None) -> pd.DataFrame:
@@ -87,19 +85,21 @@ class Run:
     def evaluation_summary(self) -> pd.DataFrame:
         """One row per suite and policy step: ``suite`` (folder), ``step`` and the keys of ``METRICS``."""
         rows = [
-            {"suite": folder, "step": number} | _read_object(path) | {"suite": folder, "step": number}
+            {"suite": folder, "step": number} | read_object(path) | {"suite": folder, "step": number}
             for folder, number, path in self._evaluations(None, None, ".json")
         ]
         return pd.DataFrame(rows) if rows else pd.DataFrame({"suite": pd.Series(dtype="str"), "step": []})
 
     def comparison(self) -> pd.DataFrame:
         """First against last policy, one row per suite and temperature; the keys of ``COMPARISON``."""
-        path = self._folder("08_reporting") / "comparison.json"
-        if not path.exists():
-            raise UserError(f"run {self.name!r} has no {path}: it is written when the run is finished")
-        rows = _read_object(path).get("comparisons")
+        folder = self._folder("08_reporting")
+        stored = _numbered(folder, "comparison_*.json")
+        if not stored:
+            raise UserError(f"run {self.name!r} has no comparison in {folder}: it is written when the run ends")
+        path = stored[max(stored)]
+        rows = read_object(path).get("comparisons")
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise UserError(f"{path} is corrupt (no list 'comparisons'). Delete it and continue the run.")
+            raise UserError(f"{path} is corrupt (no list 'comparisons'). Remove the file and run again.")
         return pd.DataFrame(rows)
 
     def _folder(self, layer: str) -> Path:
@@ -137,60 +137,12 @@ class Run:
         return [item for item in found if step in (None, item[1])]
 
 
-def read_table(path: Path, kind: str) -> pa.Table:
-    """A Parquet table of ours, checked for version and columns.
-
-    Args:
-        path: the file.
-        kind: key of ``TABLES``: turns, scored or updates.
-
-    Raises:
-        UserError: the file is corrupt, of an unknown schema version or of another table.
-    """
-    try:
-        table = pq.ParquetFile(path).read()
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(
-            f"{path} is corrupt or half-written ({str(error).splitlines()[0]}). "
-            "Delete it and continue the run."
-        ) from None
-    versions = (
-        set(table["schema_version"].unique().to_pylist())
-        if "schema_version" in table.column_names
-        else {None}
-    )
-    if unknown := versions - {SCHEMA_VERSION}:
-        raise UserError(
-            f"{path}: schema_version {unknown.pop()!r} is unknown; this version of starpo reads "
-            f"{SCHEMA_VERSION}. Open the run with the version that wrote it."
-        )
-    if odd := set(table.column_names) ^ set(TABLES[kind].names):
-        raise UserError(f"{path} is not a table of {kind}: column {min(odd)!r} is missing or too much")
-    return table
-
-
 def _numbered(folder: Path, pattern: str) -> dict[int, Path]:
     return {
         int(digits): path
         for path in folder.glob(pattern)
         if (digits := path.stem.rpartition("_")[2]).isdecimal() and path.is_file()
     }
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} is corrupt or half-written ({error}). Delete it and continue the run."
-        ) from None
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    value = _read_json(path)
-    if not isinstance(value, dict):
-        raise UserError(f"{path} is corrupt (not a JSON object). Delete it and continue the run.")
-    return value
 
 
 def _frame(tables: list[pa.Table]) -> pd.DataFrame:
