@@ -97,7 +97,7 @@ def root(tmp_path: Path) -> Path:
             )
     put(data / "06_models/lake/policy_0000/manifest.json", {"status": "trained"})
     put(
-        data / "08_reporting/lake/comparison.json",
+        data / "08_reporting/lake/comparison_0002.json",
         {"comparisons": [{"suite": "lake", "success_difference": 0.2}]},
     )
     return tmp_path

@@ -13,10 +13,10 @@ from starpo.algorithms.registry import (
     NEEDS_CRITIC,
     POLICY_LOSSES,
     advantage_estimator,
-    parameter_names,
     policy_loss_function,
 )
 from starpo.errors import UserError
+from starpo.plugins import parameter_names
 
 
 def own_estimator(batch: AdvantageBatch, *, scale: float = 1.0) -> Advantages:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from starpo.algorithms.registry import bind
+from starpo.plugins import bind
 from starpo.rewards.terms import TERMS, Reward, Term, Turns
 
 
