@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import click
@@ -63,6 +65,7 @@ def run(
 
     warnings.filterwarnings("ignore")
     try:
+        _check_names(names, env, Path(conf_source or "conf"))
         with (
             sigterm_interrupts(),
             KedroSession.create(env=env, conf_source=conf_source, runtime_params=params) as session,
@@ -86,6 +89,18 @@ def run(
         click.secho(f"Error: {mistake}", fg="red", err=True)
         sys.exit(1)
     _say_where_to_look(names[0])
+
+
+def _check_names(pipelines: list[str], env: str | None, conf: Path) -> None:
+    """Kedro answers an unknown pipeline or environment with a traceback."""
+    folders = resources.files("starpo.pipelines").iterdir()
+    known = sorted(folder.name for folder in folders if (folder / "__init__.py").is_file())
+    for name in pipelines:
+        if name not in known:
+            raise UserError(f"--pipeline={name}: there is no such pipeline; known: {', '.join(known)}")
+    if env is not None and conf.is_dir() and not (conf / env).is_dir():
+        envs = sorted(path.name for path in conf.iterdir() if path.is_dir() and path.name != "base")
+        raise UserError(f"--env={env}: there is no folder {conf / env}; known: {', '.join(envs)}")
 
 
 def user_mistake(error: BaseException | None) -> str | None:

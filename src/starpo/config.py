@@ -44,6 +44,9 @@ class RunConfig(Section):
     """Stop after this many iterations in a row in which every group was filtered."""
 
 
+#: vLLM samples up to temperature 2.
+Temperature = Annotated[float, Field(gt=0, le=2)]
+
 #: null drops the arguments that a lower configuration layer gave.
 Arguments = Annotated[dict[str, Any], BeforeValidator(lambda value: {} if value is None else value)]
 
@@ -121,7 +124,7 @@ class RolloutConfig(Section):
     """Prompts (instances) per iteration."""
     group_size: int = Field(gt=0)
     """Trajectories per prompt."""
-    temperature: float = Field(1.0, gt=0)
+    temperature: Temperature = 1.0
     """Softmax temperature while sampling. Ratios are unbiased at 1 only."""
     top_p: float = Field(1.0, gt=0, le=1)
     """Nucleus sampling; log-probs are of the truncated distribution."""
@@ -239,7 +242,9 @@ class Suite(Section):
     @model_validator(mode="after")
     def _arguments_have_an_environment(self) -> Suite:
         if self.arguments and self.environment is None:
-            raise ValueError("arguments need an environment beside them; without one the training task is used")
+            raise ValueError(
+                "arguments need an environment beside them; without one the training task is used"
+            )
         return self
 
 
@@ -256,7 +261,7 @@ class EvaluationConfig(Section):
     """Suites on which the first and the last policy are compared."""
     suites: dict[str, Suite]
     """All suites by name."""
-    temperatures: list[float] = Field([0.5], min_length=1)
+    temperatures: list[Temperature] = Field([0.5], min_length=1)
     """Sampling temperatures of the final evaluation; the first is also the periodic one."""
     samples: int = Field(1, gt=0)
     """Trajectories per prompt; more than one gives pass@k."""

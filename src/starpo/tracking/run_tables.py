@@ -95,7 +95,9 @@ class Run:
         folder = self._folder("08_reporting")
         stored = _numbered(folder, "comparison_*.json")
         if not stored:
-            raise UserError(f"run {self.name!r} has no comparison in {folder}: it is written when the run ends")
+            raise UserError(
+                f"run {self.name!r} has no comparison in {folder}: it is written when the run ends"
+            )
         path = stored[max(stored)]
         rows = read_object(path).get("comparisons")
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
