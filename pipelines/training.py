@@ -61,9 +61,10 @@ def _due(evaluation: EvaluationConfig, iteration: int, count: int) -> list[tuple
 
 def _iteration(iteration: int, evaluations: list[str]) -> Pipeline:
     shared = {"engine": "engine", "learner": "learner", "policy": policy_name(iteration)}
-    one = pipeline(
-        [rollout_stage(), reward_stage(), update_stage(evaluations)],
-        inputs={**shared, **{name: name for name in evaluations}},
+    evaluated = {f"evaluated_{number}": name for number, name in enumerate(evaluations)}
+    return pipeline(
+        [rollout_stage(), reward_stage(), update_stage(len(evaluations))],
+        inputs={**shared, **evaluated},
         outputs={"next_policy": policy_name(iteration + 1)},
         parameters={
             f"params:{section}": f"params:{section}"
@@ -81,11 +82,15 @@ def _iteration(iteration: int, evaluations: list[str]) -> Pipeline:
         },
         namespace=f"iter_{iteration:04d}",
     )
-    return one
 
 
-def _comparison(evaluation: EvaluationConfig, count: int) -> Node:
+def _comparison(evaluation: EvaluationConfig, count: int) -> Pipeline:
     labels = [(suite, t) for suite in evaluation.final for t in evaluation.temperatures]
-    tables = [f"{evaluation_name(suite, t, step)}.turns" for suite, t in labels for step in (0, count)]
+    tables = {
+        f"{when}_{number}": f"{evaluation_name(suite, t, step)}.turns"
+        for number, (suite, t) in enumerate(labels)
+        for when, step in (("before", 0), ("after", count))
+    }
     function = update_wrapper(partial(compare_policies, labels=labels), compare_policies)
-    return Node(function, inputs=tables, outputs=f"comparison_{count:04d}", name="compare_policies")
+    node = Node(function, inputs=list(tables), outputs="comparison", name="compare_policies")
+    return pipeline([node], inputs=tables, outputs={"comparison": f"comparison_{count:04d}"})

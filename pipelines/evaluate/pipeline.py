@@ -13,7 +13,7 @@ from starpo.pipelines.evaluate.nodes import evaluate_policy
 def evaluation_name(suite: str, temperature: float, iteration: int | str) -> str:
     """Namespace of one evaluation: catalog names without ``.turns`` or ``.summary``."""
     step = f"{iteration:04d}" if isinstance(iteration, int) else iteration
-    return f"evaluation.{suite}.t{str(float(temperature)).replace('.', '_')}.{step}"
+    return f"evaluation__{suite}__t{str(float(temperature)).replace('.', '_')}__{step}"
 
 
 def evaluation_stage(suite: str, temperature: float, iteration: int | str, policy: str) -> Pipeline:
@@ -21,14 +21,23 @@ def evaluation_stage(suite: str, temperature: float, iteration: int | str, polic
     function = update_wrapper(partial(evaluate_policy, suite=suite, temperature=temperature), evaluate_policy)
     node = Node(
         function,
-        inputs=["engine", "policy", "params:evaluation", "params:environment", "params:agent", "params:engine"],
+        inputs=[
+            "engine",
+            "policy",
+            "params:evaluation",
+            "params:environment",
+            "params:agent",
+            "params:engine",
+        ],
         outputs=["turns", "summary"],
         name="evaluate",
     )
     return pipeline(
         [node],
         inputs={"engine": "engine", "policy": policy},
-        parameters={f"params:{name}": f"params:{name}" for name in ("evaluation", "environment", "agent", "engine")},
+        parameters={
+            f"params:{name}": f"params:{name}" for name in ("evaluation", "environment", "agent", "engine")
+        },
         namespace=evaluation_name(suite, temperature, iteration),
     )
 

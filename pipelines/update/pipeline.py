@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kedro.pipeline import Node, Pipeline, pipeline
 
 from starpo.pipelines.update.nodes import update_policy
 
 
-def update_stage(evaluations: Sequence[str] = ()) -> Pipeline:
-    """policy, rollouts, scored -> next_policy, updates, metrics; after ``evaluations`` of the same policy."""
+def update_stage(evaluations: int = 0) -> Pipeline:
+    """policy, rollouts, scored -> next_policy, updates, metrics.
+
+    Waits for ``evaluations`` summaries of the same policy, inputs ``evaluated_0``, ``evaluated_1``, …
+    """
     return Pipeline(
         [
             Node(
@@ -27,7 +28,7 @@ def update_stage(evaluations: Sequence[str] = ()) -> Pipeline:
                     "params:rollout",
                     "params:algorithm",
                     "params:learner",
-                    *evaluations,
+                    *(f"evaluated_{number}" for number in range(evaluations)),
                 ],
                 outputs=["next_policy", "updates", "metrics"],
                 name="update",

@@ -205,7 +205,7 @@ class MetricsHooks:
         """React to what was written: progress, MLflow, pruning."""
         if re.fullmatch(r"iter_\d+\.metrics|stage_metrics", dataset_name):
             self._report_iteration(int(data["iteration"]), data)
-        elif match := re.fullmatch(r"evaluation\.(\w+)\.t([\d_]+)\.(\w+)\.summary", dataset_name):
+        elif match := re.fullmatch(r"evaluation__(\w+?)__t([\d_]+?)__(\w+)\.summary", dataset_name):
             self._report_evaluation(f"{match.group(1)}-t{match.group(2)}", match.group(3), data)
         elif dataset_name.startswith("comparison_"):
             self._report_comparison(data)
