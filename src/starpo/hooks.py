@@ -80,10 +80,6 @@ class RunHooks:
         self._log(name)
 
     @hook_impl
-    def before_dataset_loaded(self, dataset_name: str) -> None:
-        """Nothing here builds engines: they are built inside nodes, whose native output is redirected."""
-
-    @hook_impl
     def after_pipeline_run(self, catalog: Any) -> None:
         """The run is complete."""
         state: runs.State = "stopped" if self._stopped() else "finished"
