@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from builders import learner_config, optimizer
 from torch import Tensor, nn
 
-from starpo.learning.deepspeed_engine import TrainedModule
+from starpo.learning.deepspeed_engine import TrainedModule, join_process_group
 
 pytestmark = pytest.mark.slow
 
@@ -181,3 +182,13 @@ def test_frozen_parameters_are_neither_trained_nor_stored() -> None:
     take_step(module, 0)
     assert sorted(module.weights()) == ["2.bias", "2.weight"]
     assert torch.equal(model[0].weight, before)
+
+
+def test_a_single_process_needs_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs side by side on one machine must not race for a port: none is asked for in the environment."""
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    join_process_group(torch.device("cpu"))
+    assert torch.distributed.is_initialized()
+    assert torch.distributed.get_world_size() == 1
+    assert "MASTER_PORT" not in os.environ

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 from typing import Any
 
 import torch
@@ -30,20 +29,18 @@ def join_process_group(device: torch.device) -> None:
     import deepspeed  # noqa: PLC0415 - reads DS_ACCELERATOR when imported
 
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        # The shared-memory collectives serve several local ranks; compiling them costs a minute.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    single = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
-    for name, value in single.items():
-        os.environ.setdefault(name, value)
-    if "MASTER_PORT" not in os.environ:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
-    if torch.distributed.is_initialized():  # by vLLM
+    if torch.distributed.is_initialized():  # by vLLM, or by an earlier module
         backend = str(torch.distributed.get_backend())
     else:
         backend = "nccl" if device.type == "cuda" else "gloo"
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        # The shared-memory collectives serve several local ranks; compiling them costs a minute.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed insists on it
+        if not torch.distributed.is_initialized():
+            # A store in memory: a TCP store's port, free when it was chosen, may be taken when it is opened.
+            store = torch.distributed.HashStore()
+            torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
     deepspeed.init_distributed(dist_backend=backend, verbose=False)
 
 
