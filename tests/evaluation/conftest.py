@@ -7,43 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from builders import TURN_ROW
 
-from starpo.data.schemas import SCHEMA_VERSION, TURNS
+from starpo.data.schemas import TURNS
 
-DEFAULTS: dict[str, Any] = {
-    "iteration": 0,
-    "policy_step": 0,
-    "environment": "frozen_lake",
+DEFAULTS: dict[str, Any] = TURN_ROW | {
     "split": "test",
     "stream": "lake",
-    "group": 0,
-    "member": 0,
-    "turn": 0,
-    "instance_seed": 11,
-    "dynamics_seed": 12,
-    "sampling_seed": 13,
     "temperature": 0.5,
-    "top_p": 1.0,
     "observation": "P___G",
-    "context_ids": [1, 2, 3],
-    "response": "<answer>Right</answer>",
-    "response_ids": [4, 5],
-    "response_logprobs": [-0.5, -1.5],
-    "stop_reason": "stop",
-    "thought": "",
-    "actions": ["Right"],
-    "executed": ["Right"],
-    "format_valid": True,
-    "reward": 0.0,
-    "effective": 1,
     "next_observation": "_P__G",
-    "terminated": False,
-    "truncated": False,
-    "success": False,
-    "trajectory_stop": "turn_limit",
-    "error": "",
-    "info": "{}",
-    "schema_version": SCHEMA_VERSION,
 }
 
 
