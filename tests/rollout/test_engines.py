@@ -246,7 +246,7 @@ def test_a_directory_without_weights_is_named(tmp_path: Any) -> None:
 
 def test_a_gpu_that_is_not_there_is_said_so(tiny_policy: Policy) -> None:
     if torch.cuda.is_available():
-        pytest.skip("there is one")
+        pytest.skip("this machine has a GPU; the test is about one without")
     with pytest.raises(UserError, match=r"engine\.device = 'cuda', but torch sees no GPU"):
         TransformersEngine(
             tiny_policy.model_directory, engine_config(device="cuda"), stop_ids=(), identity="x"
