@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -138,6 +139,15 @@ class RewardConfig(Section):
     A format penalty must exceed what a turn's steps can cost, or saying nothing pays."""
 
 
+class ResampleConfig(Section):
+    """Drawing further groups where the filter leaves too few."""
+
+    min_kept_groups: int = Field(gt=0)
+    """Groups that must survive the filter; below that another round of rollout.groups new groups is drawn."""
+    max_rounds: int = Field(1, gt=0)
+    """Most further rounds of an iteration; what is there after them is learned from."""
+
+
 class FilterConfig(Section):
     """Which groups are learned from (paper, section 3.2)."""
 
@@ -149,13 +159,40 @@ class FilterConfig(Section):
     """Groups whose spread is not above this are dropped, in units of the return."""
     keep_zero_spread: bool = False
     """Keep groups whose members all got the same return; with keep_ratio 1 the filter is off."""
+    resample: ResampleConfig | None = None
+    """Draw further groups where too few survive; null: never."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether every group is kept whatever it earned."""
+        return self.mode == "std" and self.keep_ratio == 1 and self.keep_zero_spread
+
+    def most_kept(self, groups: int) -> int:
+        """The largest number of ``groups`` that can survive."""
+        limited = self.mode in {"std", "low_std"}
+        return max(1, math.floor(self.keep_ratio * groups + 1e-9)) if limited else groups
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> FilterConfig:
+        if self.mode == "threshold" and self.keep_ratio != 1:
+            raise ValueError(
+                f"mode = 'threshold' with keep_ratio = {self.keep_ratio:g}: this mode keeps every group above "
+                "min_std; set keep_ratio = 1 or choose mode std, low_std or top_p"
+            )
+        if self.resample is not None and self.is_off:
+            raise ValueError(
+                "resample with keep_ratio = 1 and keep_zero_spread = true: no group is ever filtered, so none is "
+                "drawn again; set keep_zero_spread = false, a lower keep_ratio or resample = null"
+            )
+        return self
 
 
 class AlgorithmConfig(Section):
     """Advantages and losses (paper, section 2)."""
 
     estimator: str = "gae"
-    """``gae``, ``bilevel_gae``, ``grpo``, ``rloo``, … or ``module:function``."""
+    """``gae``, ``bilevel_gae``, ``grpo``, ``dr_grpo``, ``rloo``, ``reinforce_plus_plus``,
+    ``reinforce_plus_plus_baseline``, ``gigpo`` or ``module:function``."""
     estimator_parameters: dict[str, Any] = Field(default_factory=dict)
     """Its keyword arguments, such as gamma, lam, whiten."""
     policy_loss: str = "ppo"
@@ -167,18 +204,57 @@ class AlgorithmConfig(Section):
     entropy_coefficient: float = Field(0.0, ge=0)
     """Weight of the entropy bonus."""
     kl_coefficient: float = Field(0.0, ge=0)
-    """Weight of the KL penalty to the first policy, in the loss; 0: no reference model."""
+    """Weight of the KL penalty to the first policy, per nat; 0: no reference model."""
     kl_estimator: Literal["k1", "abs", "k2", "k3"] = "k3"
-    """Estimator of that KL."""
+    """Estimator of that KL; in the loss not k1, whose gradient is 0 on average."""
+    kl_in: Literal["loss", "reward"] = "loss"
+    """Whether the penalty is a term of the loss or is taken off the reward of each sampled token."""
+    kl_target: float | None = Field(None, gt=0)
+    """KL that an adaptive coefficient steers towards, nats per token; null: the coefficient stays fixed."""
+    kl_horizon: int | None = Field(None, gt=0)
+    """Trajectories over which a lasting error of 20 % changes the adaptive coefficient by 20 %; with kl_target."""
+    importance_cap: float | None = Field(None, gt=0)
+    """Cap of the weight p(learner) / p(engine) that corrects for an engine whose log-probs differ from the
+    learner's (truncated importance sampling); needs learner.old_logprobs = recompute; null: off."""
+    response_mask: bool = True
+    """Learn from sampled tokens only. false is an ablation: every token after a trajectory's first is trained
+    as if the policy had written it; needs learner.old_logprobs = recompute."""
     aggregation: Literal[
         "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
     ] = "token-mean"
     """How token losses become one number."""
+    length_norm: int | None = Field(None, gt=0)
+    """Tokens that seq-mean-token-sum-norm divides each sequence's sum by; null for the other aggregations."""
 
-    @property
-    def uses_critic(self) -> bool:
-        """Whether advantages come from a critic."""
-        return self.estimator in {"gae", "bilevel_gae"}
+    @model_validator(mode="after")
+    def _makes_sense(self) -> AlgorithmConfig:
+        if self.kl_target is not None and not self.kl_coefficient:
+            raise ValueError(
+                f"kl_target = {self.kl_target:g} with kl_coefficient = 0: an adaptive coefficient starts above 0; "
+                "set kl_coefficient, for example 0.001, or kl_target = null"
+            )
+        if (self.kl_target is None) != (self.kl_horizon is None):
+            raise ValueError(
+                f"kl_target = {self.kl_target} with kl_horizon = {self.kl_horizon}: an adaptive coefficient needs "
+                "both (a horizon of 10000 is common), a fixed one neither"
+            )
+        if self.kl_in == "loss" and self.kl_estimator == "k1" and self.kl_coefficient:
+            raise ValueError(
+                "kl_estimator = 'k1' with kl_in = 'loss': its gradient is 0 on average, so nothing would hold the "
+                "policy; choose k2 or k3, or kl_in = reward"
+            )
+        constant = self.aggregation == "seq-mean-token-sum-norm"
+        if constant and self.length_norm is None:
+            raise ValueError(
+                "aggregation = 'seq-mean-token-sum-norm' needs length_norm, a constant number of tokens: "
+                "agent.max_turns times agent.max_tokens_per_turn, for example"
+            )
+        if self.length_norm is not None and not constant:
+            raise ValueError(
+                f"length_norm = {self.length_norm} has no effect with aggregation = {self.aggregation!r}; set it "
+                "to null or aggregation = seq-mean-token-sum-norm"
+            )
+        return self
 
 
 class OptimizerConfig(Section):
@@ -284,6 +360,57 @@ class EvaluationConfig(Section):
         return self
 
 
+class Threshold(Section):
+    """When an indicator of collapse warns: its moving average relative to the run's own beginning."""
+
+    side: Literal["below", "above"]
+    """On which side of the limits it is bad."""
+    warning: float = Field(gt=0)
+    """Ratio to the reference at which a warning begins."""
+    alarm: float = Field(gt=0)
+    """Ratio to the reference at which an alarm begins."""
+
+    @model_validator(mode="after")
+    def _alarm_is_worse(self) -> Threshold:
+        worse = self.alarm < self.warning if self.side == "below" else self.alarm > self.warning
+        if not worse:
+            raise ValueError(
+                f"alarm = {self.alarm:g} is not worse than warning = {self.warning:g} on the side {self.side!r}"
+            )
+        return self
+
+
+class MonitorConfig(Section):
+    """The Echo Trap monitor (paper, section 3.1): indicators of collapse and what to do about an alarm."""
+
+    action: Literal["none", "stop", "roll_back"] = "none"
+    """On an alarm: record it, end the run, or go back to the last policy before the trouble began."""
+    max_roll_backs: int = Field(2, gt=0)
+    """After so many roll-backs the next alarm ends the run."""
+    window: int = Field(gt=0)
+    """Iterations of the moving averages."""
+    reference_iterations: int = Field(gt=0)
+    """First trained iterations whose mean an indicator is compared with."""
+    patience: int = Field(gt=0)
+    """Iterations in a row beyond a limit before a stage begins, and back before it ends."""
+    release: float = Field(1.1, ge=1)
+    """Factor by which a value must be back inside its limit for a stage to end."""
+    standard_errors: float = Field(3.0, ge=0)
+    """Falls of success smaller than so many standard errors are chance."""
+    at_best: float = Field(0.9, gt=0, le=1)
+    """Share of its best average that success must hold for other indicators to count as progress."""
+    quorum: int = Field(2, gt=0)
+    """Other indicators that must agree for a verdict while success has not fallen yet."""
+    indicators: dict[str, Threshold] = Field(min_length=1)
+    """Metrics of an iteration by name; ``success`` is compared with its best average."""
+
+    @model_validator(mode="after")
+    def _success_is_watched(self) -> MonitorConfig:
+        if "success" not in self.indicators:
+            raise ValueError("indicators must hold 'success', which the others are judged by")
+        return self
+
+
 class WarmStartStage(Section):
     """One part of the warm start, with demonstrations of one kind."""
 
@@ -335,21 +462,48 @@ class Parameters(Section):
     learner: LearnerConfig
     evaluation: EvaluationConfig
     base_policy: BasePolicyConfig
+    monitor: MonitorConfig
 
     @model_validator(mode="after")
     def _combinations(self) -> Parameters:
-        alone = self.rollout.group_size == 1
-        if alone and not self.algorithm.uses_critic:
+        if self.rollout.group_size == 1 and not self.filter.is_off:
             raise ValueError(
-                f"rollout.group_size = 1 with algorithm.estimator = {self.algorithm.estimator!r}: group-relative "
-                "advantages need at least 2 members; raise group_size or use estimator gae"
+                "rollout.group_size = 1 with a filter by spread: a single trajectory has none; raise group_size or "
+                "switch the filter off with filter.keep_ratio = 1 and filter.keep_zero_spread = true"
             )
-        if alone and self.filter.keep_ratio < 1:
-            raise ValueError(
-                "rollout.group_size = 1 with filter.keep_ratio < 1: a single trajectory has no spread; "
-                "raise group_size or set keep_ratio = 1"
-            )
+        self._check_old_logprobs()
+        self._check_resampling()
         return self
+
+    def _check_old_logprobs(self) -> None:
+        if self.learner.old_logprobs == "rollout" and self.algorithm.importance_cap is not None:
+            raise ValueError(
+                f"algorithm.importance_cap = {self.algorithm.importance_cap:g} with learner.old_logprobs = "
+                "'rollout': the ratio's denominator is the engine's probability already, which the weight would "
+                "divide by twice; set learner.old_logprobs = recompute or importance_cap = null"
+            )
+        if self.algorithm.importance_cap is not None and self.rollout.top_p < 1:
+            raise ValueError(
+                f"algorithm.importance_cap with rollout.top_p = {self.rollout.top_p:g}: the engine's log-probs are "
+                "of the truncated distribution, so the weights would be biased; set top_p = 1"
+            )
+        if self.learner.old_logprobs == "rollout" and not self.algorithm.response_mask:
+            raise ValueError(
+                "algorithm.response_mask = false with learner.old_logprobs = 'rollout': the engine gave no "
+                "log-probs for tokens that it did not sample; set learner.old_logprobs = recompute"
+            )
+
+    def _check_resampling(self) -> None:
+        resample, groups = self.filter.resample, self.rollout.groups
+        if resample is None:
+            return
+        most = self.filter.most_kept(groups)
+        if resample.min_kept_groups > most:
+            raise ValueError(
+                f"filter.resample.min_kept_groups = {resample.min_kept_groups}: of rollout.groups = {groups} the "
+                f"filter keeps {most} at most, so every iteration would draw again; lower it, or raise "
+                "rollout.groups or filter.keep_ratio"
+            )
 
 
 def parse_parameters(raw: dict[str, Any]) -> Parameters:

@@ -33,6 +33,9 @@ ROLLOUT: dict[str, str] = {
     "rollout_tokens": "Sampled tokens of the iteration.",
     "format_valid_rate": "Share of turns whose response the parser accepted.",
     "thought_distinct_share": "Different thoughts / turns: near 0 where the policy always thinks the same.",
+    "thought_variety": "1 - mean Jaccard similarity of the word pairs of two thoughts of different groups.",
+    "thought_words_mean": "Mean words per thought.",
+    "thought_empty_share": "Share of turns whose thought has no word, or that have none.",
 }
 """Keys from the rollouts, over all trajectories before the filter."""
 
@@ -69,6 +72,13 @@ UPDATE: dict[str, str] = {
 }
 """Keys from the update; absent in an iteration that learned nothing."""
 
+MONITOR: dict[str, str] = {
+    "monitor": "Verdict of the Echo Trap monitor on the run: 0 quiet, 1 warning, 2 alarm.",
+    "monitor_<indicator>": "Stage of one indicator: 0 quiet, 1 warning, 2 alarm.",
+    "monitor_return_up_success_down": "2 where return is at its best while success fell: the reward is being gamed.",
+}
+"""Keys from the monitor."""
+
 TIMINGS: dict[str, str] = {
     "seconds_rollout": "Wall-clock seconds of the rollout node.",
     "seconds_reward": "Of the reward node.",
@@ -89,6 +99,7 @@ _SECTIONS = (
     ),
     ("Rollouts", "In the same file; over all trajectories before the filter.", ROLLOUT),
     ("Update", "In the same file; left out where nothing was learned.", UPDATE),
+    ("Echo Trap monitor", "In the same file; thresholds in `conf/base/parameters_monitor.yml`.", MONITOR),
     (
         "Timings",
         "`data/00_runs/<run>/timings.jsonl` and MLflow; `seconds_update` and `seconds_sync` in the metrics file "

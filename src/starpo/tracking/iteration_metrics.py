@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from starpo.tracking.thoughts import thought_metrics
+
 
 def rollout_metrics(turns: pa.Table, scored: pa.Table) -> dict[str, float]:
     """Means over all trajectories of the iteration, before the filter, and the filter's counts."""
@@ -32,8 +34,7 @@ def rollout_metrics(turns: pa.Table, scored: pa.Table) -> dict[str, float]:
     metrics["zero_spread_groups"] = float(
         len(usable.filter(pc.equal(usable["group_std"], 0))["group"].unique())
     )
-    metrics["thought_distinct_share"] = len(turns["thought"].unique()) / max(1, turns.num_rows)
-    return metrics
+    return metrics | thought_metrics(turns["thought"].to_pylist())
 
 
 def _mean(column: pa.ChunkedArray) -> float:
