@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from starpo.environments.bandit import HIGH_RISK_NAMES, LOW_RISK_NAMES, PAIRS, Bandit
+from starpo.environments.bandit import FAMILIES, HIGH_RISK_NAMES, LOW_RISK_NAMES, PAIRS, Bandit
 from starpo.environments.splits import SHARES, Split
 
 
@@ -43,20 +43,42 @@ def test_the_risky_arm_pays_with_its_probability_and_the_sure_arm_always():
     assert payments[True][1.0] / 2000 == pytest.approx(0.25, abs=0.05)
 
 
-def test_pairs_are_split_so_that_held_out_pairs_are_new_but_their_names_are_not():
-    counts = Counter(PAIRS.values())
-    assert {split: counts[split] / len(PAIRS) for split in Split} == SHARES
-    trained = [pair for pair, split in PAIRS.items() if split is Split.TRAIN]
-    assert {low for low, _ in trained} == set(LOW_RISK_NAMES)
-    assert {high for _, high in trained} == set(HIGH_RISK_NAMES)
-    assert not set(LOW_RISK_NAMES) & set(HIGH_RISK_NAMES)
+@pytest.mark.parametrize("names", FAMILIES)
+def test_pairs_are_split_so_that_held_out_pairs_are_new_but_their_names_are_not(names):
+    counts = Counter(PAIRS[names].values())
+    assert {split: counts[split] / len(PAIRS[names]) for split in Split} == SHARES
+    trained = [pair for pair, split in PAIRS[names].items() if split is Split.TRAIN]
+    low_risk, high_risk = FAMILIES[names]
+    assert {low for low, _ in trained} == set(low_risk)
+    assert {high for _, high in trained} == set(high_risk)
+    assert not set(low_risk) & set(high_risk)
 
 
-def test_every_split_holds_every_name_equally_often():
+@pytest.mark.parametrize("names", FAMILIES)
+def test_every_split_holds_every_name_equally_often(names):
     for split in Split:
-        names = Counter(name for pair, of in PAIRS.items() if of is split for name in pair)
-        assert len(names) == 40
-        assert len(set(names.values())) == 1
+        counts = Counter(name for pair, of in PAIRS[names].items() if of is split for name in pair)
+        assert len(counts) == 40
+        assert len(set(counts.values())) == 1
+
+
+def test_other_names_are_other_in_every_letter_case():
+    things, occupations = (
+        {name.casefold() for family in pair for name in family} for pair in FAMILIES.values()
+    )
+    assert len(things) == len(occupations) == 40
+    assert not things & occupations
+
+
+def test_other_names_pay_by_the_same_law():
+    env = Bandit(names="occupations")
+    for seed in range(50):
+        env.reset(seed=seed)
+        low, high = FAMILIES["occupations"]
+        assert env.best_arm in high
+        (sure,) = set(env.action_names) - {env.best_arm}
+        assert sure in low
+        assert env.step(sure)[1] == 0.1
 
 
 def test_both_orders_of_presentation_occur():
@@ -83,6 +105,7 @@ def test_reversed_meaning_keeps_the_prompt_and_swaps_the_arms():
     [
         ({"low_reward": 0.25}, "low_reward is 0.25, allowed: from 0 to below high_probability"),
         ({"high_probability": 1.0}, "high_probability is 1.0"),
+        ({"names": "animals"}, "names is 'animals', allowed: things, occupations"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

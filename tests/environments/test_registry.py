@@ -7,17 +7,27 @@ import pytest
 from starpo.environments.bandit import Bandit
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import RETURN_TOLERANCE, ContractError, check_environment
-from starpo.environments.registry import make, register, registered_names
+from starpo.environments.registry import canonical, make, register, registered_names
 
 BUILT_IN = (
     "bandit",
+    "bandit_occupations",
+    "bandit_paper",
+    "bandit_ragen",
     "bandit_reversed",
     "frozen_lake",
     "frozen_lake_8x8",
     "frozen_lake_no_slip",
+    "frozen_lake_paper",
+    "frozen_lake_ragen_v2",
+    "frozen_lake_ragen_v2_no_slip",
     "sokoban",
     "sokoban_different_vocab",
+    "sokoban_different_vocab_paper",
     "sokoban_large",
+    "sokoban_large_paper",
+    "sokoban_paper",
+    "sokoban_ragen_v2",
 )
 
 
@@ -42,6 +52,41 @@ class IntegerReward(CoinToss):
 
 def test_all_promised_names_are_registered():
     assert set(BUILT_IN) <= set(registered_names())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "same_name", "same_arguments"),
+    [
+        ("frozen_lake_paper", {}, "frozen_lake", {}),
+        ("bandit_ragen", {}, "bandit", {"low_reward": 0.1}),
+        ("sokoban", {"lengths": "ragen", "max_optimal": 11}, "sokoban_paper", {}),
+        ("sokoban", {}, "starpo.environments.sokoban:Sokoban", {}),
+    ],
+)
+def test_one_task_has_one_canonical_form_whatever_its_spelling(name, arguments, same_name, same_arguments):
+    assert canonical(name, arguments) == canonical(same_name, same_arguments)
+    assert canonical(name, arguments) != canonical("bandit_paper", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bandit_paper", {"low_reward": 0.15, "high_probability": 0.25}),
+        ("bandit_ragen", {"low_reward": 0.1, "high_probability": 0.25}),
+        ("frozen_lake_paper", {"size": 4, "frozen_probability": 0.8, "success_probability": 1 / 3}),
+        (
+            "frozen_lake_ragen_v2",
+            {"size": 4, "frozen_probability": 0.9, "success_probability": 0.8, "coordinates": True},
+        ),
+        ("frozen_lake_ragen_v2_no_slip", {"frozen_probability": 0.9, "success_probability": 1.0}),
+        ("sokoban_paper", {"size": (6, 6), "num_boxes": 1, "max_steps": 100, "lengths": "ragen"}),
+        ("sokoban_large_paper", {"size": (8, 8), "num_boxes": 2, "max_steps": 100, "lengths": "ragen"}),
+        ("sokoban_ragen_v2", {"size": (6, 6), "num_boxes": 1, "coordinates": True}),
+    ],
+)
+def test_presets_have_the_published_values(name, expected):
+    env = make(name)
+    assert {each: getattr(env, each) for each in expected} == expected
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -107,7 +152,7 @@ def test_a_wrong_path_is_named(path):
 
 
 def test_a_path_to_something_else_is_refused():
-    with pytest.raises(TypeError, match="built a Fraction, expected a subclass of TextEnvironment"):
+    with pytest.raises(TypeError, match=r"built a Fraction, expected a subclass of .*TextEnvironment"):
         make("fractions:Fraction")
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
 
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+
+from starpo.environments.registry import make
 from starpo.environments.sokoban import Sokoban
 from starpo.environments.sokoban_room import DIFFERENT_SYMBOLS, SYMBOLS, Room
 from starpo.environments.sokoban_solver import solve_sokoban
+from starpo.environments.splits import Split, split_of
 
 CORRIDOR = "######\n#PX_O#\n######\n######\n######"
 
@@ -60,6 +66,56 @@ def test_generated_rooms_have_the_difficulty_asked_for(size, num_boxes, shortest
     assert lengths == set(range(max(shortest, num_boxes), longest + 1))
 
 
+@pytest.mark.parametrize(
+    ("name", "recorded"),
+    [("sokoban_paper", "simple_6x6_1box_depth300"), ("sokoban_large_paper", "larger_8x8_2box_depth10")],
+)
+def test_rooms_of_the_paper_are_as_hard_as_the_recorded_ones(golden, name, recorded):
+    statistics = golden("sokoban_generation_stats.json")["sets"][recorded]
+    histogram = {int(length): count for length, count in statistics["optimal_histogram"].items()}
+    env = make(name)
+    assert (list(env.size), env.num_boxes) == (statistics["dim"], statistics["num_boxes"])
+    lengths = Counter()
+    for seed in range(600):
+        env.reset(seed=seed)
+        plan = solve_sokoban(env)
+        assert plan, "solvable, and not solved at the start"
+        assert not env.room.boxes & env.room.targets
+        lengths[len(plan)] += 1
+    assert set(lengths) <= set(histogram)
+    # Chi-squared over two samples; rare lengths in one cell, as its approximation wants five and more in each.
+    common = [length for length, count in histogram.items() if count >= 10]
+    cells = [
+        [*(counts.get(length, 0) for length in common), sum(counts.values()) - sum(counts[n] for n in common)]
+        for counts in (lengths, Counter(histogram))
+    ]
+    assert chi2_contingency(cells).pvalue > 0.01
+    mean = sum(length * count for length, count in lengths.items()) / 600
+    assert mean == pytest.approx(statistics["mean_optimal"], abs=0.3)
+
+
+@pytest.mark.parametrize(("name", "size"), [("sokoban_paper", [6, 6]), ("sokoban_large_paper", [8, 8])])
+def test_rooms_of_the_paper_are_as_open_as_the_recorded_ones(golden, name, size):
+    recorded = [e["board"] for e in golden("sokoban_dynamics.json")["episodes"] if e["dim"] == size]
+    env = make(name)
+    ours = [env.reset(seed=seed)[0] for seed in range(500)]
+    walls, theirs = (np.array([board.count("#") for board in boards]) for boards in (ours, recorded))
+    assert walls.mean() == pytest.approx(theirs.mean(), rel=0.05)
+    assert walls.std() == pytest.approx(theirs.std(), rel=0.3)
+    for board in ours:
+        assert (board.count("X"), board.count("O"), board.count("P")) == (env.num_boxes, env.num_boxes, 1)
+
+
+def test_lengths_can_be_cut_to_a_range_of_the_recorded_ones():
+    env = make("sokoban_paper", min_optimal=9)
+    lengths = set()
+    for seed in range(40):
+        env.reset(seed=seed)
+        lengths.add(len(solve_sokoban(env) or []))
+    assert lengths <= {9, 10, 11}
+    assert len(lengths) > 1
+
+
 def test_rooms_are_varied():
     env = Sokoban()
     assert len({env.reset(seed=seed)[0] for seed in range(300)}) > 270
@@ -104,6 +160,32 @@ def test_other_symbols_show_the_same_game_and_reach_the_rules():
     assert "√" not in other.rules
 
 
+def test_coordinates_follow_player_and_boxes():
+    env = Sokoban(size=(5, 6), coordinates=True)
+    board, _ = env.reset(options={"board": CORRIDOR})
+    assert board == f"{CORRIDOR}\nPlayer (1,1). Boxes (1,2). Targets (1,4)."
+    assert env.step("Right")[0].endswith(
+        "#_PXO#\n######\n######\n######\nPlayer (1,2). Boxes (1,3). Targets (1,4)."
+    )
+    assert "(0,0) is the upper left corner" in env.rules
+
+
+def test_a_room_belongs_to_one_split_however_it_is_shown():
+    plain = Sokoban()
+    others = [Sokoban(symbols=DIFFERENT_SYMBOLS), Sokoban(coordinates=True)]
+    splits = set()
+    for seed in range(30):
+        board, _ = plain.reset(seed=seed)
+        splits.add(plain.declared_split())
+        assert plain.declared_split() is split_of(board)
+        for other in others:
+            other.reset(seed=seed)
+            assert other.declared_split() is plain.declared_split()
+            other.step("Up")
+            assert other.declared_split() is plain.declared_split()
+    assert splits == set(Split)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -111,6 +193,12 @@ def test_other_symbols_show_the_same_game_and_reach_the_rules():
         ({"num_boxes": 0}, "num_boxes is 0, allowed in 6x6: 1 to 2"),
         ({"max_steps": 0}, "max_steps is 0"),
         ({"min_optimal": 5, "max_optimal": 4}, "min_optimal is 5 and max_optimal 4"),
+        ({"lengths": "gauss"}, "lengths is 'gauss', allowed: uniform, ragen"),
+        ({"lengths": "ragen", "size": (7, 7)}, r"6x6 with 1, 8x8 with 2 box.*not for 7x7 with 1"),
+        (
+            {"lengths": "ragen", "min_optimal": 12, "max_optimal": 20},
+            "needs 12 to 20 moves, they need 1 to 11",
+        ),
         ({"symbols": {"wal": "#"}}, "unknown symbol name 'wal', allowed: wall, floor"),
         ({"symbols": {"wall": "##"}}, "symbol wall is '##'"),
         ({"symbols": {"wall": "_"}}, "must all differ"),

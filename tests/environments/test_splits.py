@@ -17,7 +17,7 @@ from starpo.environments.registry import make
 from starpo.environments.splits import SHARES, Instance, Split, draw_instance, split_of, split_of_environment
 from starpo.seeds import Purpose, SeedKey
 
-NAMES = ("bandit", "frozen_lake", "sokoban", "sokoban_large")
+NAMES = ("bandit", "bandit_occupations", "frozen_lake", "sokoban", "sokoban_large", "sokoban_paper")
 KEY = SeedKey(run_seed=3, purpose=Purpose.INSTANCE, stream="train", iteration=2, group=1)
 seeds = st.integers(0, 2**63 - 1)
 
@@ -26,6 +26,7 @@ from starpo.environments.registry import make
 from starpo.environments.splits import Split, draw_instance
 from starpo.seeds import Purpose, SeedKey
 for name in {names}:
+    print("==", name)
     env = make(name)
     for split in Split:
         print(draw_instance(env, split=split, key=SeedKey(3, Purpose.INSTANCE, "train", group=7)))
@@ -51,21 +52,21 @@ class OneInstance(TextEnvironment):
         return "", 0.0, True, False, {"success": False, "effective": True}
 
 
-def test_other_processes_see_the_same_episodes_whatever_the_hash_seed():
-    outputs = set()
-    for hash_seed in ("0", "12345"):
+def test_other_processes_see_the_same_episodes_whatever_the_hash_seed_and_the_order():
+    outputs = []
+    for hash_seed, names in (("0", NAMES), ("12345", NAMES[::-1])):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        outputs.add(
-            subprocess.run(
-                [sys.executable, "-c", PLAY.format(names=NAMES)],
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
+        done = subprocess.run(
+            [sys.executable, "-c", PLAY.format(names=names)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
-    assert len(outputs) == 1
-    assert outputs.pop().count("\n") > 50
+        outputs.append(sorted(done.stdout.split("== ")))
+    assert outputs[0] == outputs[1]
+    assert [block.split()[0] for block in outputs[0] if block] == sorted(NAMES)
+    assert all(block.count("\n") > 8 for block in outputs[0] if block)
 
 
 @pytest.mark.parametrize("name", NAMES)

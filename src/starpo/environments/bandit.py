@@ -22,6 +22,26 @@ HIGH_RISK_NAMES: Final = (
 )  # fmt: skip
 
 
+#: People of steady callings, for bandits whose names no training pair of the default families holds.
+STEADY_OCCUPATIONS: Final = (
+    "Accountant", "Archivist", "Baker", "Carpenter", "Cashier", "Clerk", "Curator", "Farmer", "Gardener",
+    "Janitor", "Judge", "Librarian", "Mason", "Nurse", "Optician", "Plumber", "Shepherd", "Tailor", "Teacher",
+    "Weaver",
+)  # fmt: skip
+#: People of callings that win or lose much.
+DARING_OCCUPATIONS: Final = (
+    "Acrobat", "Adventurer", "Bullfighter", "Cliffdiver", "Corsair", "Daredevil", "Explorer", "Gambler", "Gladiator",
+    "Inventor", "Pirate", "Prospector", "Racer", "Rebel", "Smuggler", "Speculator", "Spy", "Stuntman", "Trader",
+    "Tycoon",
+)  # fmt: skip
+
+#: The (low-risk, high-risk) families that ``Bandit(names=...)`` chooses from.
+FAMILIES: Final = {
+    "things": (LOW_RISK_NAMES, HIGH_RISK_NAMES),
+    "occupations": (STEADY_OCCUPATIONS, DARING_OCCUPATIONS),
+}
+
+
 def _declare(low: int, high: int) -> Split:
     """The split of the pair (low-risk name ``low``, high-risk name ``high``), both indices into the families.
 
@@ -35,12 +55,17 @@ def _declare(low: int, high: int) -> Split:
     return Split.VALIDATION if diagonal < 14 else Split.TEST
 
 
-#: Every (low-risk name, high-risk name) pair with the split it is declared to belong to.
-PAIRS: Final[dict[tuple[str, str], Split]] = {
-    (LOW_RISK_NAMES[low], HIGH_RISK_NAMES[high]): _declare(low, high)
-    for low, high in product(range(len(LOW_RISK_NAMES)), range(len(HIGH_RISK_NAMES)))
-}
-_PAIR_LIST: Final = tuple(PAIRS)
+def _pairs(names: str) -> dict[tuple[str, str], Split]:
+    low_risk, high_risk = FAMILIES[names]
+    return {
+        (low_risk[low], high_risk[high]): _declare(low, high)
+        for low, high in product(range(len(low_risk)), range(len(high_risk)))
+    }
+
+
+#: For each choice of names, every (low-risk name, high-risk name) pair with the split it is declared to belong to.
+PAIRS: Final[dict[str, dict[tuple[str, str], Split]]] = {names: _pairs(names) for names in FAMILIES}
+_PAIR_LISTS: Final = {names: tuple(pairs) for names, pairs in PAIRS.items()}
 
 
 class Bandit(TextEnvironment):
@@ -59,7 +84,7 @@ class Bandit(TextEnvironment):
         ``Dragon: 1.0 points``.
 
     Starting State:
-        One of the 400 pairs in ``PAIRS`` and one of two orders, both uniform. ``declared_split`` gives the
+        One of the 400 pairs of ``PAIRS[names]`` and one of two orders, both uniform. ``declared_split`` gives the
         pair's split: held-out pairs never occur in training, but each of their two names does, in other
         pairs. What is held out is thus the combination, and a model whose vocabulary comes from the training
         split alone has still seen every word.
@@ -74,6 +99,8 @@ class Bandit(TextEnvironment):
     Arguments:
         low_reward: what the sure arm pays; below the risky arm's mean. RAGEN's code has 0.1, its paper 0.15.
         high_probability: chance that the risky arm pays 1.
+        names: ``things`` (``Anchor`` or ``Dragon``) or ``occupations`` (``Librarian`` or ``Pirate``), which share
+            no name.
         reversed_meaning: swap the families' roles, so that the steady name is the risky arm.
     """
 
@@ -86,7 +113,12 @@ class Bandit(TextEnvironment):
     action_names: tuple[str, ...]
 
     def __init__(
-        self, *, low_reward: float = 0.1, high_probability: float = 0.25, reversed_meaning: bool = False
+        self,
+        *,
+        low_reward: float = 0.1,
+        high_probability: float = 0.25,
+        names: str = "things",
+        reversed_meaning: bool = False,
     ) -> None:
         super().__init__()
         if not 0 < high_probability < 1:
@@ -96,11 +128,15 @@ class Bandit(TextEnvironment):
                 f"Bandit: low_reward is {low_reward!r}, allowed: from 0 to below high_probability "
                 f"({high_probability!r}), else the risky arm is not the better one"
             )
+        if names not in FAMILIES:
+            raise ValueError(f"Bandit: names is {names!r}, allowed: {', '.join(FAMILIES)}")
         self.low_reward = low_reward
         self.high_probability = high_probability
+        self.names = names
         self.reversed_meaning = reversed_meaning
         self.action_names = ()
-        self._pair = _PAIR_LIST[0]
+        self._pairs = _PAIR_LISTS[names]
+        self._pair = self._pairs[0]
 
     @property
     def best_arm(self) -> str:
@@ -110,10 +146,10 @@ class Bandit(TextEnvironment):
 
     def declared_split(self) -> Split:
         """The split of the present pair of names."""
-        return PAIRS[self._pair]
+        return PAIRS[self.names][self._pair]
 
     def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
-        self._pair = _PAIR_LIST[int(instance.integers(len(_PAIR_LIST)))]
+        self._pair = self._pairs[int(instance.integers(len(self._pairs)))]
         low_first = instance.random() < 0.5
         self.action_names = self._pair if low_first else self._pair[::-1]
         return "Arms: " + ", ".join(self.action_names), {"success": False}

@@ -214,6 +214,7 @@ class FrozenLake(TextEnvironment):
         self._ground = "\n".join(
             lake.cells[row * self.size : (row + 1) * self.size] for row in range(self.size)
         )
+        self._seen: dict[int, str] = {}  # the observation by the player's cell, all that changes
         return self._observe(), {"success": False}
 
     def _act(self, action: str) -> StepResult:
@@ -229,7 +230,8 @@ class FrozenLake(TextEnvironment):
         ground = self._cells[self._player]
         success = ground == GOAL
         info = {"success": success, "effective": self._player != before}
-        return self._observe(), float(success), ground != FROZEN, False, info
+        observation = self._seen.get(self._player) or self._observe()
+        return observation, float(success), ground != FROZEN, False, info
 
     def _observe(self) -> str:
         lines = [self.board]
@@ -240,7 +242,8 @@ class FrozenLake(TextEnvironment):
             cells = [self._ground_word(target) for target in self._neighbours[self._player]]
             around = (f"{action}: {word}" for action, word in zip(ACTIONS, cells, strict=True))
             lines.append(f"{', '.join(around)}.")
-        return "\n".join(lines)
+        observation = self._seen[self._player] = "\n".join(lines)
+        return observation
 
     def _ground_word(self, cell: int) -> str:
         return _EDGE if cell == self._player else _GROUND_WORDS[self._cells[cell]]

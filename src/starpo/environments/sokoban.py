@@ -9,7 +9,9 @@ import numpy as np
 
 from starpo.environments.base import StepResult, TextEnvironment
 from starpo.environments.sokoban_generator import draw_room
-from starpo.environments.sokoban_room import ACTIONS, Room, complete_symbols
+from starpo.environments.sokoban_lengths import length_weights
+from starpo.environments.sokoban_room import ACTIONS, Room, cells_of, complete_symbols
+from starpo.environments.splits import Split, split_of
 
 #: gym-sokoban's rewards.
 STEP_REWARD: Final = -0.1
@@ -19,6 +21,13 @@ FINISHED_REWARD: Final = 10.0
 
 MIN_SIDE: Final = 5  # three inner cells: the least that a box and a player can turn in
 MAX_SIDE: Final = 20
+
+
+#: The present room, cell by cell: text (what each cell shows now), change of the cell number by action, 1 where a
+#: target is, what each cell shows with nothing, the player or a box on it (never asked of rim and line breaks),
+#: the two symbols that can be walked on, the wall's. A plain tuple, unpacked at once: in a step every look-up
+#: counts.
+_Cells = tuple[list[str], dict[str, int], list[int], list[str], list[str], list[str], tuple[str, str], str]
 
 
 class Sokoban(TextEnvironment):
@@ -34,11 +43,14 @@ class Sokoban(TextEnvironment):
 
     Observation:
         The room, one line per row, in the symbols of ``symbols``: by default ``#`` wall, ``_`` floor, ``O``
-        target, ``√`` box on target, ``X`` box, ``P`` player, ``S`` player on target.
+        target, ``√`` box on target, ``X`` box, ``P`` player, ``S`` player on target. With ``coordinates`` a
+        further line such as ``Player (2,3). Boxes (3,3). Targets (4,1).``, as (row, column) from the upper left
+        corner, (0,0).
 
     Starting State:
         A random room with no box on a target, whose shortest solution has ``min_optimal`` to ``max_optimal``
-        moves, each length equally likely. ``reset`` takes ``options={"board": text}`` to start from a given
+        moves, each length as likely or, with ``lengths="ragen"``, as frequent as among RAGEN's rooms, in which
+        the player does not start on a target either. ``reset`` takes ``options={"board": text}`` to start from a given
         room of the same size and number of boxes instead, in the environment's symbols.
 
     Rewards:
@@ -54,6 +66,9 @@ class Sokoban(TextEnvironment):
         max_steps: steps until truncation.
         min_optimal, max_optimal: range of the shortest solution's moves; at least ``num_boxes`` are needed in
             any case. The default 1 to 7 has the mean length, 4.0, of RAGEN's 6x6 rooms with one box.
+        lengths: ``uniform``, or ``ragen`` for the lengths of RAGEN's rooms (6x6 with one box, 8x8 with two; 1 to
+            11 moves).
+        coordinates: add the line with the coordinates.
         symbols: other characters for some of the names in ``sokoban_room.SYMBOLS``; ``rules`` follows them.
     """
 
@@ -67,6 +82,8 @@ class Sokoban(TextEnvironment):
         max_steps: int = 100,
         min_optimal: int = 1,
         max_optimal: int = 7,
+        lengths: str = "uniform",
+        coordinates: bool = False,
         symbols: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
@@ -92,28 +109,42 @@ class Sokoban(TextEnvironment):
         self.max_steps = max_steps
         self.min_optimal = min_optimal
         self.max_optimal = max_optimal
+        self.lengths = lengths
+        self._weights = length_weights(
+            lengths,
+            rows=size[0],
+            columns=size[1],
+            num_boxes=num_boxes,
+            shortest=min_optimal,
+            longest=max_optimal,
+        )
+        self.coordinates = coordinates
         self.symbols = complete_symbols(symbols)
-        self.rules = _rules(self.symbols)
+        self.rules = _rules(self.symbols, coordinates)
         # A given board may start with all boxes but one on targets and lose them; every box on its target
         # takes at least one step.
         self.return_range = (
             max_steps * STEP_REWARD + (num_boxes - 1) * BOX_OFF_TARGET_REWARD,
             FINISHED_REWARD + num_boxes * (BOX_ON_TARGET_REWARD + STEP_REWARD),
         )
-        # [target?][0 nothing, 1 box, 2 player]
-        names = (("floor", "box", "player"), ("target", "box_on_target", "player_on_target"))
-        self._symbol_at = tuple(tuple(self.symbols[name] for name in row) for row in names)
+        # (beside a target, on it) for a cell with nothing, the player, a box
+        names = (("floor", "target"), ("player", "player_on_target"), ("box", "box_on_target"))
+        self._symbol_pairs = tuple((self.symbols[plain], self.symbols[target]) for plain, target in names)
         self._given: Room | None = None
 
     @property
     def board(self) -> str:
-        """The present room text."""
-        return "".join(self._text)
+        """The present room text, without coordinates."""
+        return "".join(self._cells[0])
 
     @property
     def room(self) -> Room:
         """The present room."""
-        return Room(*self.size, self._floor, self._targets, self._boxes, self._player)
+        return Room.parse(self.board, self.symbols)
+
+    def declared_split(self) -> Split:
+        """The split of the present episode's first room, whatever symbols it is shown in."""
+        return split_of(self._first.text())
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -139,57 +170,79 @@ class Sokoban(TextEnvironment):
             rows=self.size[0],
             columns=self.size[1],
             num_boxes=self.num_boxes,
-            min_optimal=self.min_optimal,
-            max_optimal=self.max_optimal,
+            lengths=self._weights,
+            starts_on_target=self.lengths == "uniform",
         )
-        self._floor, self._targets = room.floor, room.targets
-        self._boxes, self._player = room.boxes, room.player
-        self._deltas = dict(zip(ACTIONS, room.deltas, strict=True))
-        self._text = list(room.text(self.symbols))
+        self._first = room
+        self._player = room.player
+        text = list(room.text(self.symbols))
+        is_target = [0] * len(text)
+        empty, with_player, with_box = ([beside] * len(text) for beside, _ in self._symbol_pairs)
+        for cell in cells_of(room.targets):
+            is_target[cell] = 1
+            empty[cell], with_player[cell], with_box[cell] = (on_it for _, on_it in self._symbol_pairs)
+        deltas = dict(zip(ACTIONS, room.deltas, strict=True))
+        free, wall = self._symbol_pairs[0], self.symbols["wall"]
+        self._cells: _Cells = (text, deltas, is_target, empty, with_player, with_box, free, wall)
+        self._on_target = (room.boxes & room.targets).bit_count()
         self._steps = 0
-        return self.board, {"success": False}
+        # The observation by the player's cell, for as long as no box moves: agents walk over the same few cells
+        # again and again, and a text costs more than a move.
+        self._seen: dict[int, str] = {}
+        return self._observe(), {"success": False}
 
     def _act(self, action: str) -> StepResult:
-        self._steps += 1
-        before = (self._boxes & self._targets).bit_count()
-        effective = self._move(self._deltas[action])
-        on_target = (self._boxes & self._targets).bit_count()
-        success = on_target == self.num_boxes
-        reward = STEP_REWARD
-        if on_target > before:
-            reward += BOX_ON_TARGET_REWARD
-        elif on_target < before:
-            reward += BOX_OFF_TARGET_REWARD
-        if success:
-            reward += FINISHED_REWARD
+        text, deltas, is_target, empty, with_player, with_box, free, wall = self._cells
+        origin = self._player
+        delta = deltas[action]
+        ahead = origin + delta
+        reward, success, pushes = STEP_REWARD, False, text[ahead] not in free
+        effective = not pushes or (text[ahead] != wall and text[ahead + delta] in free)
+        if effective:
+            if pushes:
+                beyond = ahead + delta
+                text[beyond] = with_box[beyond]
+                self._seen = {}
+                gained = is_target[beyond] - is_target[ahead]
+                if gained:
+                    self._on_target += gained
+                    reward += BOX_ON_TARGET_REWARD if gained > 0 else BOX_OFF_TARGET_REWARD
+                    success = self._on_target == self.num_boxes
+                    if success:
+                        reward += FINISHED_REWARD
+            text[ahead] = with_player[ahead]
+            text[origin] = empty[origin]
+            self._player = ahead
+        self._steps = steps = self._steps + 1
         info = {
             "success": success,
             "effective": effective,
-            "boxes_on_target": on_target,
-            "steps": self._steps,
+            "boxes_on_target": self._on_target,
+            "steps": steps,
         }
-        return self.board, reward, success, not success and self._steps >= self.max_steps, info
+        observation = self._seen.get(self._player) or self._observe()
+        return observation, reward, success, steps >= self.max_steps and not success, info
 
-    def _move(self, delta: int) -> bool:
-        """Move the player, and the box in the way; whether it was possible."""
-        origin, ahead, beyond = self._player, self._player + delta, self._player + 2 * delta
-        if not self._floor >> ahead & 1:
-            return False
-        if self._boxes >> ahead & 1:
-            if not (self._floor & ~self._boxes) >> beyond & 1:
-                return False
-            self._boxes ^= (1 << ahead) | (1 << beyond)
-            self._text[beyond] = self._symbol_at[self._targets >> beyond & 1][1]
-        self._player = ahead
-        self._text[ahead] = self._symbol_at[self._targets >> ahead & 1][2]
-        self._text[origin] = self._symbol_at[self._targets >> origin & 1][0]
-        return True
+    def _observe(self) -> str:
+        observation = "".join(self._cells[0])
+        if self.coordinates:
+            room = self.room
+            parts = (("Player", 1 << room.player), ("Boxes", room.boxes), ("Targets", room.targets))
+            line = " ".join(f"{name} {self._places(cells)}." for name, cells in parts)
+            observation = f"{observation}\n{line}"
+        self._seen[self._player] = observation
+        return observation
+
+    def _places(self, cells: int) -> str:
+        stride = self.size[1] + 1
+        return ", ".join(f"({cell // stride},{cell % stride})" for cell in cells_of(cells))
 
 
-def _rules(symbols: Mapping[str, str]) -> str:
+def _rules(symbols: Mapping[str, str], coordinates: bool) -> str:
     legend = ", ".join(f"{symbol} {name.replace('_', ' ')}" for name, symbol in symbols.items())
+    where = " Coordinates are (row,column), (0,0) is the upper left corner." if coordinates else ""
     return (
         "You push boxes in a room. Push every box onto a target. You can push one box at a time and cannot "
         "pull.\n"
-        f"Symbols: {legend}.\nActions: {', '.join(ACTIONS)}."
+        f"Symbols: {legend}.{where}\nActions: {', '.join(ACTIONS)}."
     )

@@ -8,10 +8,13 @@ every room is known without solving it, every room is solvable, and none is solv
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 import numpy as np
 
+from starpo.environments.sokoban_lengths import draw_length
 from starpo.environments.sokoban_room import Room, cells_of
 
 #: The walk's steps per row and column; about half of the inner cells become floor.
@@ -37,15 +40,17 @@ def draw_room(
     rows: int,
     columns: int,
     num_boxes: int,
-    min_optimal: int,
-    max_optimal: int,
+    lengths: Mapping[int, int],
+    starts_on_target: bool,
 ) -> Room:
-    """A random room that is best solved in ``min_optimal`` to ``max_optimal`` moves, each length as likely.
+    """A random room whose shortest solution has one of the ``lengths`` (moves -> relative frequency).
 
-    No box starts on a target, so lengths below ``num_boxes`` do not exist and are not drawn. Raises
-    ``ValueError`` if ``MAX_FLOORS`` floors have no room of the drawn length.
+    Not RAGEN's generator, whose random play backwards leaves the length to chance: here the length is drawn
+    first, from a law measured on its rooms if ``lengths`` is one, then a room of that length. Boxes never start
+    on targets, the player only with ``starts_on_target``. Raises ``ValueError`` if ``MAX_FLOORS`` floors have no
+    room of the drawn length.
     """
-    optimal = int(instance.integers(max(min_optimal, num_boxes), max_optimal + 1))
+    optimal = draw_length(instance, lengths)
     for _ in range(MAX_FLOORS):
         floor = _carve(instance, rows, columns)
         cells = cells_of(floor)
@@ -55,13 +60,15 @@ def draw_room(
         targets = sum(1 << cells[index] for index in chosen)
         room = Room(rows, columns, floor, targets, targets, cells[0])
         states = [state for state in _states_at(room, optimal) if not state[1] & targets]
+        if not starts_on_target:
+            states = [state for state in states if not targets >> state[0] & 1]
         if states:
             player, boxes = states[int(instance.integers(len(states)))]
             return Room(rows, columns, floor, targets, boxes, player)
     raise ValueError(
         f"Sokoban: none of {MAX_FLOORS} random {rows}x{columns} floors with {num_boxes} box(es) has a "
-        f"shortest solution of {optimal} moves; lower min_optimal ({min_optimal}) or max_optimal "
-        f"({max_optimal})"
+        f"shortest solution of {optimal} moves; lower min_optimal ({min(lengths)}) or max_optimal "
+        f"({max(lengths)})"
     )
 
 
@@ -74,19 +81,38 @@ def _carve(instance: np.random.Generator, rows: int, columns: int) -> int:
     brushes = instance.integers(len(BRUSHES), size=steps).tolist()
     row = int(instance.integers(1, rows - 1))
     column = int(instance.integers(1, columns - 1))
-    direction = directions[steps]
+    ways, strokes = _walks(rows, columns)
+    cell = row * columns + column
+    way = ways[directions[steps]]
     floor = 0
-    for step in range(steps):
-        if turns[step]:
-            direction = directions[step]
-        down, right = ((-1, 0), (1, 0), (0, -1), (0, 1))[direction]
-        row = min(max(row + down, 1), rows - 2)
-        column = min(max(column + right, 1), columns - 2)
-        for brush_down, brush_right in BRUSHES[brushes[step]]:
-            y, x = row + brush_down, column + brush_right
-            if 0 < y < rows - 1 and 0 < x < columns - 1:
-                floor |= 1 << (y * (columns + 1) + x)
+    for turn, direction, brush in zip(turns, directions, brushes, strict=False):
+        if turn:
+            way = ways[direction]
+        cell = way[cell]
+        floor |= strokes[brush][cell]
     return floor
+
+
+@cache
+def _walks(rows: int, columns: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Where each direction leads from each cell, and what each brush carves there, as bits.
+
+    Cells are numbered row * columns + column here; the bits are ``Room``'s.
+    """
+    cells = [divmod(cell, columns) for cell in range(rows * columns)]
+
+    def step(row: int, column: int, down: int, right: int) -> int:
+        return min(max(row + down, 1), rows - 2) * columns + min(max(column + right, 1), columns - 2)
+
+    def stroke(row: int, column: int, brush: tuple[tuple[int, int], ...]) -> int:
+        touched = {(row + down, column + right) for down, right in brush}
+        return sum(
+            1 << (y * (columns + 1) + x) for y, x in touched if 0 < y < rows - 1 and 0 < x < columns - 1
+        )
+
+    ways = [[step(*cell, *direction) for cell in cells] for direction in ((-1, 0), (1, 0), (0, -1), (0, 1))]
+    strokes = [[stroke(*cell, brush) for cell in cells] for brush in BRUSHES]
+    return ways, strokes
 
 
 def _states_at(room: Room, optimal: int) -> list[tuple[int, int]]:

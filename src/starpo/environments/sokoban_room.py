@@ -78,20 +78,18 @@ class Room:
     def text(self, symbols: Mapping[str, str] = SYMBOLS) -> str:
         """The room's rows, separated by line breaks."""
         stride = self.columns + 1
-        return "\n".join(
-            "".join(self._symbol(row * stride + column, symbols) for column in range(self.columns))
-            for row in range(self.rows)
-        )
-
-    def _symbol(self, cell: int, symbols: Mapping[str, str]) -> str:
-        on_target = self.targets >> cell & 1
-        if cell == self.player:
-            return symbols["player_on_target" if on_target else "player"]
-        if self.boxes >> cell & 1:
-            return symbols["box_on_target" if on_target else "box"]
-        if on_target:
-            return symbols["target"]
-        return symbols["floor" if self.floor >> cell & 1 else "wall"]
+        text = [symbols["wall"]] * (self.rows * stride - 1)
+        text[self.columns :: stride] = "\n" * (self.rows - 1)
+        for name, cells in (
+            ("floor", self.floor),
+            ("target", self.targets),
+            ("box", self.boxes),
+            ("box_on_target", self.boxes & self.targets),
+        ):
+            for cell in cells_of(cells):
+                text[cell] = symbols[name]
+        text[self.player] = symbols["player_on_target" if self.targets >> self.player & 1 else "player"]
+        return "".join(text)
 
     @classmethod
     def parse(cls, text: str, symbols: Mapping[str, str] = SYMBOLS) -> Room:
