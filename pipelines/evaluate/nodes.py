@@ -1,4 +1,4 @@
-"""Evaluation on fixed prompts, and the comparison of two policies on the same ones."""
+"""Evaluation on fixed prompts: play, measure between random play and the optimum, diagnose, compare."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from typing import Any
 import pyarrow as pa
 
 from starpo.config import AgentConfig, EngineConfig, EnvironmentConfig, EvaluationConfig
+from starpo.data.label_table import labels_to_table
 from starpo.data.trajectory_table import trajectories_to_table
-from starpo.environments.splits import Split
+from starpo.environments.registry import make
+from starpo.environments.solvers import Limits
+from starpo.environments.splits import Instance, Split
 from starpo.evaluation.compare import compare
+from starpo.evaluation.diagnosis import diagnose
 from starpo.evaluation.metrics import summarise
+from starpo.evaluation.prompts import fixed_prompts
+from starpo.evaluation.reference import measured, on_scale, suite_reference
+from starpo.evaluation.trajectories import read_trajectories
 from starpo.learning.policy import Policy
 from starpo.rollout.episodes import RolloutPlan, play
 from starpo.rollout.host import EngineHost
@@ -19,7 +26,17 @@ from starpo.rollout.host import EngineHost
 logger = logging.getLogger(__name__)
 
 
-def evaluate_policy(
+def refer_suite(
+    evaluation: EvaluationConfig, environment: EnvironmentConfig, agent: AgentConfig, *, suite: str
+) -> dict[str, Any]:
+    """Optimum and floor of the suite's prompts under the harness's limits; no policy is involved."""
+    task = evaluation.task(suite, environment)
+    limits = Limits(agent.max_turns, agent.max_actions_per_turn, agent.max_actions)
+    instances = _instances(evaluation, environment, suite)
+    return suite_reference(task.name, task.arguments, instances, limits, suite=suite, seed=evaluation.seed)
+
+
+def play_suite(
     host: EngineHost,
     policy: Policy,
     evaluation: EvaluationConfig,
@@ -29,8 +46,8 @@ def evaluate_policy(
     *,
     suite: str,
     temperature: float,
-) -> tuple[pa.Table, dict[str, Any]]:
-    """Every turn on the suite's prompts at one temperature, and their summary.
+) -> pa.Table:
+    """Every turn of the policy on the suite's prompts at one temperature.
 
     Prompts, luck and sampling seeds are those of the suite, so two policies meet the same tasks.
     """
@@ -45,30 +62,77 @@ def evaluate_policy(
         seed=evaluation.seed,
         iteration=0,
         groups=prompts.prompts,
+        instances=_instances(evaluation, environment, suite),
         group_size=evaluation.samples,
         temperature=temperature,
     )
-    trajectories = play(serving.engine, plan, agent, serving.template)
-    table = trajectories_to_table(trajectories, policy_step=policy.step, temperature=temperature, top_p=1.0)
+    places = host.environments(environment, agent)
+    trajectories = play(serving.engine, plan, agent, serving.template, places)
+    return trajectories_to_table(trajectories, policy_step=policy.step, temperature=temperature, top_p=1.0)
+
+
+def judge_policy(
+    turns: pa.Table,
+    reference: dict[str, Any],
+    policy: Policy,
+    evaluation: EvaluationConfig,
+    environment: EnvironmentConfig,
+    agent: AgentConfig,
+    *,
+    suite: str,
+    temperature: float,
+) -> tuple[dict[str, Any], pa.Table]:
+    """The suite's summary, and a label for every failed trajectory."""
+    trajectories = read_trajectories(turns)
+    task = evaluation.task(suite, environment)
+    numbers = summarise(turns)
+    measures = measured(trajectories, reference)
+    diagnosis = diagnose(make(task.name, **task.arguments), trajectories, seed=evaluation.seed)
     harness_changed = policy.harness()["agent"] != agent.model_dump(mode="json")
     if harness_changed:
         logger.warning("%s is evaluated under another harness than it was trained with", policy.identity)
-    summary = summarise(table) | {
+    summary = {
+        **numbers,
+        **measures,
+        **on_scale(numbers, measures),
+        **diagnosis.metrics,
         "suite": suite,
         "temperature": temperature,
         "policy_step": policy.step,
         "iteration": policy.iteration,
         "harness_changed": harness_changed,
     }
-    return table, summary
+    return summary, labels_to_table(diagnosis.labels, trajectories.suite)
 
 
-def compare_policies(*tables: pa.Table, labels: list[tuple[str, float]]) -> dict[str, Any]:
-    """First against last policy per suite and temperature; ``tables`` come as (before, after) pairs."""
+def compare_policies(
+    *tables: pa.Table, labels: list[tuple[str, float]], between: tuple[str, str] | None = None
+) -> dict[str, Any]:
+    """Two policies per suite and temperature; ``tables`` come as (before, after) pairs.
+
+    ``between`` names the two where they are not the first and the last of one run.
+    """
     pairs = zip(tables[::2], tables[1::2], labels, strict=True)
-    return {
-        "comparisons": [
-            {"suite": suite, "temperature": temperature} | compare(before, after)
-            for before, after, (suite, temperature) in pairs
-        ]
-    }
+    compared = [
+        {"suite": suite, "temperature": temperature} | compare(before, after)
+        for before, after, (suite, temperature) in pairs
+    ]
+    return {"comparisons": compared} | ({} if between is None else {"between": list(between)})
+
+
+def gather_summaries(*summaries: dict[str, Any], policy: str) -> dict[str, Any]:
+    """All suites of one policy in one place, for the table at the end."""
+    return {"policy": policy, "evaluations": list(summaries)}
+
+
+def _instances(
+    evaluation: EvaluationConfig, environment: EnvironmentConfig, suite: str
+) -> tuple[Instance, ...]:
+    prompts, task = evaluation.suites[suite], evaluation.task(suite, environment)
+    return fixed_prompts(
+        task.name,
+        task.arguments,
+        split=Split(prompts.split),
+        seed=evaluation.seed,
+        prompts=prompts.prompts,
+    )

@@ -2,53 +2,122 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, update_wrapper
+from typing import Any
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
-from starpo.parameters import current_parameters
-from starpo.pipelines.evaluate.nodes import evaluate_policy
+from starpo.parameters import current
+from starpo.pipelines.evaluate.nodes import (
+    compare_policies,
+    gather_summaries,
+    judge_policy,
+    play_suite,
+    refer_suite,
+)
+from starpo.run_paths import Source
 
 
-def evaluation_name(suite: str, temperature: float, iteration: int | str) -> str:
-    """Namespace of one evaluation: catalog names without ``.turns`` or ``.summary``."""
-    step = f"{iteration:04d}" if isinstance(iteration, int) else iteration
-    return f"evaluation__{suite}__t{str(float(temperature)).replace('.', '_')}__{step}"
+def evaluation_name(suite: str, temperature: float, iteration: int, prefix: str = "evaluation") -> str:
+    """Namespace of one evaluation: catalog names without ``.turns``, ``.summary`` or ``.labels``."""
+    return f"{prefix}__{suite}__t{str(float(temperature)).replace('.', '_')}__{iteration:04d}"
 
 
-def evaluation_stage(suite: str, temperature: float, iteration: int | str, policy: str) -> Pipeline:
-    """One suite at one temperature: policy -> turns, summary."""
-    function = update_wrapper(partial(evaluate_policy, suite=suite, temperature=temperature), evaluate_policy)
-    node = Node(
-        function,
-        inputs=[
-            "engine",
-            "policy",
-            "params:evaluation",
-            "params:environment",
-            "params:agent",
-            "params:engine",
-        ],
-        outputs=["turns", "summary"],
-        name="evaluate",
-    )
+def evaluation_stage(
+    suite: str, temperature: float, iteration: int, policy: str, *, prefix: str = "evaluation"
+) -> Pipeline:
+    """One suite at one temperature: policy, the suite's reference -> turns, summary, labels."""
+    shared = ["params:evaluation", "params:environment", "params:agent"]
+    nodes = [
+        Node(
+            _fixed(play_suite, suite=suite, temperature=temperature),
+            inputs=["engine", "policy", *shared, "params:engine"],
+            outputs="turns",
+            name="play",
+        ),
+        Node(
+            _fixed(judge_policy, suite=suite, temperature=temperature),
+            inputs=["turns", "reference", "policy", *shared],
+            outputs=["summary", "labels"],
+            name="judge",
+        ),
+    ]
     return pipeline(
-        [node],
-        inputs={"engine": "engine", "policy": policy},
-        parameters={
-            f"params:{name}": f"params:{name}" for name in ("evaluation", "environment", "agent", "engine")
-        },
-        namespace=evaluation_name(suite, temperature, iteration),
+        nodes,
+        inputs={"engine": "engine", "policy": policy, "reference": _reference_name(suite)},
+        parameters={name: name for name in (*shared, "params:engine")},
+        namespace=evaluation_name(suite, temperature, iteration, prefix),
     )
+
+
+def reference_stage(suites: Iterable[str]) -> Pipeline:
+    """The prompts alone: suite -> optimum and floor, once per run."""
+    return Pipeline(
+        [
+            Node(
+                _fixed(refer_suite, suite=suite),
+                inputs=["params:evaluation", "params:environment", "params:agent"],
+                outputs=_reference_name(suite),
+                name=f"refer_{suite}",
+            )
+            for suite in dict.fromkeys(suites)
+        ]
+    )
+
+
+def comparison_stage(
+    evaluations: Mapping[tuple[str, float], tuple[str, str]],
+    output: str,
+    between: tuple[str, str] | None = None,
+) -> Pipeline:
+    """(suite, temperature) -> the names of two evaluations, before and after; their paired differences."""
+    tables = {
+        f"{when}_{number}": f"{name}.turns"
+        for number, names in enumerate(evaluations.values())
+        for when, name in zip(("before", "after"), names, strict=True)
+    }
+    function = _fixed(compare_policies, labels=list(evaluations), between=between)
+    node = Node(function, inputs=list(tables), outputs="comparison", name="compare_policies")
+    return pipeline([node], inputs=tables, outputs={"comparison": output})
 
 
 def create_pipeline(**kwargs: object) -> Pipeline:
-    """The stage alone: the final suites at every temperature, on the policy that ``run.source`` names."""
-    evaluation = current_parameters().evaluation
-    return Pipeline(
-        [
-            evaluation_stage(suite, temperature, "source", "source_policy")
-            for suite in evaluation.final
-            for temperature in evaluation.temperatures
-        ]
+    """The stage alone, on the policy that ``run.source`` names: final and generalisation suites, every temperature.
+
+    With ``evaluation.against`` a second policy plays them too, and the two are compared.
+    """
+    resolved = current()
+    evaluation = resolved.parameters.evaluation
+    source = resolved.source or Source("", 0)
+    suites = dict.fromkeys([*evaluation.final, *evaluation.generalisation])
+    pairs = [(suite, temperature) for suite in suites for temperature in evaluation.temperatures]
+    names = {pair: evaluation_name(*pair, source.iteration) for pair in pairs}
+    parts: list[Pipeline | Node] = [reference_stage(suites)]
+    parts += [evaluation_stage(*pair, source.iteration, "source_policy") for pair in pairs]
+    parts.append(
+        Node(
+            _fixed(gather_summaries, policy=str(source)),
+            inputs=[f"{name}.summary" for name in names.values()],
+            outputs="evaluation_overview",
+            name="gather_summaries",
+        )
     )
+    if (other := resolved.against) is not None:
+        for pair in pairs:
+            parts.append(evaluation_stage(*pair, other.iteration, "against_policy", prefix="against"))
+        both = {
+            pair: (evaluation_name(*pair, other.iteration, "against"), name) for pair, name in names.items()
+        }
+        output = f"comparison_{source.iteration:04d}"
+        parts.append(comparison_stage(both, output, between=(str(other), str(source))))
+    return Pipeline(parts)
+
+
+def _fixed(function: Callable[..., Any], **arguments: object) -> Callable[..., Any]:
+    """``function`` with arguments that are no catalog entries, under its own name."""
+    return update_wrapper(partial(function, **arguments), function)
+
+
+def _reference_name(suite: str) -> str:
+    return f"reference__{suite}"

@@ -3,13 +3,17 @@
 With slips there are two questions. *Closed loop*: each move is chosen after seeing the last one's outcome.
 *Blind blocks*: an agent names several actions per turn and sees the lake only between turns. Both are one
 dynamic program over (turns left, actions left, cell), in which a turn is a fixed sequence of actions.
+
+Everything with slips rests on one step backwards in time, :class:`_Ice`: from the worth of every cell after a
+move to its worth before the move, for each action.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -18,8 +22,8 @@ from starpo.environments.frozen_lake import ACTIONS, FROZEN, GOAL, FrozenLake, L
 
 #: Values closer than this are equal; among equals the shortest block of the earliest actions is taken.
 TIE: Final = 1e-12
-#: All blocks of 5 actions on 8 x 8 cells take 4**5 * 64 * 64 * 8 bytes = 34 MB; longer ones would not fit.
-MAX_BLOCK: Final = 5
+#: Blocks of k actions are 4**k; each action more takes four times as long. RAGEN's agents name up to 5.
+MAX_BLOCK: Final = 7
 
 
 @dataclass(frozen=True)
@@ -91,41 +95,73 @@ def plan_frozen_lake(
     hole. ``actions_per_turn=1`` gives the closed-loop optimum over ``turns`` moves. The slip law is that of
     the environment unless ``success_probability`` is given, which a board text needs.
     """
-    law = _slip_law(lake, success_probability)
-    lake = as_lake(lake)
+    ice = _Ice(as_lake(lake), _slip_law(lake, success_probability))
+    lake = ice.lake
     if not 1 <= min_actions_per_turn <= actions_per_turn <= MAX_BLOCK:
         raise ValueError(
             f"plan_frozen_lake: actions per turn {min_actions_per_turn} to {actions_per_turn}, "
             f"allowed: 1 to {MAX_BLOCK}"
         )
-    blocks = _blocks(lake.cells, lake.size, law, actions_per_turn)
-    lengths = range(min_actions_per_turn, actions_per_turn + 1)
-    reached = _reached(lake)
+
+    def lengths(turns_left: int, actions_left: int) -> range:
+        longest = min(actions_per_turn, actions_left)
+        if min_actions_per_turn == 1:
+            # After a longer block there would be turns without an action: its first action could have had one
+            # of them for itself, which is at least as good, since the rest may then follow what it led to.
+            longest = min(longest, max(1, actions_left - turns_left + 1))
+        return range(min_actions_per_turn, longest + 1)
 
     @cache
     def value(turns_left: int, actions_left: int) -> np.ndarray:  # [cells]
         if turns_left == 0 or actions_left < min_actions_per_turn:
-            return reached
-        return np.max(
-            [(blocks[k] @ after(turns_left, actions_left, k)).max(0) for k in lengths if k <= actions_left],
-            axis=0,
-        )
+            return ice.reached
+        chosen = lengths(turns_left, actions_left)
+        return np.max([blocks(*after(turns_left, actions_left, k)).best(k) for k in chosen], axis=0)
 
-    def after(turns_left: int, actions_left: int, used: int) -> np.ndarray:
+    @cache
+    def blocks(turns_left: int, actions_left: int) -> _Blocks:
+        return _Blocks(ice, value(turns_left, actions_left))
+
+    def after(turns_left: int, actions_left: int, used: int) -> tuple[int, int]:
         # More actions than the turns can hold are as good as exactly enough: fewer distinct states.
-        return value(turns_left - 1, min(actions_left - used, (turns_left - 1) * actions_per_turn))
+        return turns_left - 1, min(actions_left - used, (turns_left - 1) * actions_per_turn)
 
-    budget = min(math.inf if total_actions is None else total_actions, turns * actions_per_turn)
-    best = LakePlan(float(reached[lake.player]), ())
+    budget = int(min(math.inf if total_actions is None else total_actions, turns * actions_per_turn))
+    plan = LakePlan(float(ice.reached[lake.player]), ())
     if lake.over or turns == 0:
-        return best
-    for length in lengths:
-        if length <= budget:
-            values = blocks[length][:, lake.player] @ after(turns, int(budget), length)
-            top = int(np.argmax(values >= values.max() - TIE))
-            if not best.block or values[top] > best.value + TIE:
-                best = LakePlan(float(values[top]), _block_names(top, length))
-    return best
+        return plan
+    for length in lengths(turns, budget):
+        values = blocks(*after(turns, budget, length)).worth(length)[lake.player]
+        top = int(np.argmax(values >= values.max() - TIE))
+        if not plan.block or values[top] > plan.value + TIE:
+            plan = LakePlan(float(values[top]), _block_names(top, length))
+    return plan
+
+
+def random_walk(
+    lake: FrozenLake | Lake | str, *, success_probability: float | None = None, moves: int
+) -> float:
+    """Chance that ``moves`` actions drawn uniformly lead to the goal, stopping there or in a hole."""
+    ice = _Ice(as_lake(lake), _slip_law(lake, success_probability))
+    values = ice.reached[:, None]
+    for _ in range(moves):
+        values = ice.before(values).mean(1)
+    return float(values[ice.lake.player, 0])
+
+
+def chance_of(
+    lake: FrozenLake | Lake | str, actions: Sequence[str], *, success_probability: float | None = None
+) -> float:
+    """Chance that these actions, played without looking, lead to the goal; the walk stops there or in a hole.
+
+    >>> round(chance_of("P_\\n_G", ["Right", "Down"], success_probability=1 / 3), 3)
+    0.222
+    """
+    ice = _Ice(as_lake(lake), _slip_law(lake, success_probability))
+    values = ice.reached[:, None]
+    for action in reversed(actions):
+        values = ice.before(values)[:, ACTIONS.index(action)]
+    return float(values[ice.lake.player, 0])
 
 
 def likely_path(
@@ -138,16 +174,18 @@ def likely_path(
     """
     law = _slip_law(lake, success_probability)
     lake = as_lake(lake)
-    moves = _blocks(lake.cells, lake.size, law, 1)[1]
-    values = [_reached(lake)]
+    ice = _Ice(lake, law)
+    worths: list[np.ndarray] = []  # [moves left - 1][cell, action]
+    values = [ice.reached]
     for _ in range(horizon):
-        values.append((moves @ values[-1]).max(0))
+        worths.append(ice.before(values[-1][:, None])[..., 0])
+        values.append(worths[-1].max(1))
     chances = ((1 - law) / 2, law, (1 - law) / 2)
     cell, actions = lake.player, []
     for left in range(horizon, 0, -1):
         if lake.cells[cell] != FROZEN:
             break
-        worth = moves[:, cell] @ values[left - 1]
+        worth = worths[left - 1][cell]
         action = int(np.argmax(worth >= worth.max() - TIE))
         actions.append(ACTIONS[action])
         targets = [neighbours(lake.size)[cell][(action + turn) % 4] for turn in (-1, 0, 1)]
@@ -176,32 +214,57 @@ def _slip_law(lake: FrozenLake | Lake | str, success_probability: float | None) 
     raise ValueError("a board alone has no slip law: give success_probability")
 
 
-def _reached(lake: Lake) -> np.ndarray:
-    """[cells], 1 at the goal, else 0: the chance of success when no more action may follow."""
-    return np.array([float(ground == GOAL) for ground in lake.cells])
+class _Ice:
+    """A lake with its slip law, and the worth of cells one move earlier."""
 
+    def __init__(self, lake: Lake, success_probability: float) -> None:
+        self.lake = lake
+        self._straight = success_probability
+        self._side = (1 - success_probability) / 2
+        self._targets = np.array(neighbours(lake.size)).T  # [action, cell]
+        self._over = np.array([ground != FROZEN for ground in lake.cells])
+        #: [cell], 1 at the goal, else 0: the chance of success when no more action may follow.
+        self.reached = np.array([float(ground == GOAL) for ground in lake.cells])
 
-@lru_cache(maxsize=16)
-def _blocks(cells: str, size: int, success_probability: float, longest: int) -> dict[int, np.ndarray]:
-    """``[k][block, cell, next cell]``: chances after each of the 4**k blocks of k actions, k = 1 to longest.
-
-    Block numbers are the actions as base-4 digits, the first action leading. Goal and holes are absorbing.
-    """
-    side = (1 - success_probability) / 2
-    single = np.zeros((4, size * size, size * size))
-    for cell, targets in enumerate(neighbours(size)):
-        for action in range(4):
-            if cells[cell] != FROZEN:
-                single[action, cell, cell] = 1.0
+    def before(self, values: np.ndarray) -> np.ndarray:
+        """``[cell, n]`` after a move -> ``[cell, action, n]`` before it. Goal and holes are absorbing."""
+        there = [values[targets] for targets in self._targets]
+        earlier = np.empty((len(values), len(ACTIONS), values.shape[1]))
+        for action in range(len(ACTIONS)):
+            if self._straight == 1:
+                earlier[:, action] = there[action]
                 continue
-            single[action, cell, targets[action]] += success_probability
-            single[action, cell, targets[action - 1]] += side
-            single[action, cell, targets[(action + 1) % 4]] += side
-    blocks = {1: single}
-    for length in range(2, longest + 1):
-        chained = blocks[length - 1][:, None] @ single[None]
-        blocks[length] = chained.reshape(-1, size * size, size * size)
-    return blocks
+            sides = there[action - 1] + there[(action + 1) % 4]
+            sides *= self._side
+            sides += self._straight * there[action]
+            earlier[:, action] = sides
+        earlier[self._over] = values[self._over, None]
+        return earlier
+
+
+class _Blocks:
+    """What blocks of actions are worth, given the worth of cells after them; longer ones grow from shorter ones.
+
+    Block numbers are the actions as base-4 digits, the first action leading.
+    """
+
+    def __init__(self, ice: _Ice, values: np.ndarray) -> None:
+        self._ice = ice
+        self._worths = [values[:, None]]
+        self._best: dict[int, np.ndarray] = {}
+
+    def worth(self, length: int) -> np.ndarray:
+        """``[cell, block]`` for each of the 4**length blocks."""
+        while len(self._worths) <= length:
+            earlier = self._ice.before(self._worths[-1])
+            self._worths.append(earlier.reshape(len(earlier), -1))
+        return self._worths[length]
+
+    def best(self, length: int) -> np.ndarray:
+        """``[cell]``, of the best block of that length."""
+        if length not in self._best:
+            self._best[length] = self.worth(length).max(1)
+        return self._best[length]
 
 
 def _block_names(number: int, length: int) -> tuple[str, ...]:

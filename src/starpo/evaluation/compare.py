@@ -86,5 +86,6 @@ def _check_paired(before: Trajectories, after: Trajectories) -> None:
                 raise UserError(
                     f"prompt {group}, sample {member} (trajectory {row}) differs: {name} is "
                     f"{left[row]!r} before and {right[row]!r} after. "
-                    "Evaluate both policies with the same evaluation.seed."
+                    "Evaluate both policies with the same evaluation.seed and the same version of the prompts: "
+                    "an evaluation from before they changed must be played again."
                 )

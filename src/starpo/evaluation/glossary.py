@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from starpo.agent.records import StopReason
+from starpo.evaluation.failures import LABELS
 
 _STOPS = {
     StopReason.LENGTH: "the trajectory ran out of tokens",
@@ -51,6 +52,48 @@ METRICS: dict[str, str] = {
 }
 """Keys of ``summarise``. Those with an interval also have ``_low`` and ``_high``. A value that is undefined,
 such as the entropy without an action or an interval from one prompt, is left out."""
+
+MEASURED: dict[str, str] = {
+    "optimum_success": (
+        "Mean over the trajectories' prompts of the best chance of success that any agent has under the harness's "
+        "max_turns, max_actions_per_turn and max_actions; exact. Absent without a solver."
+    ),
+    "optimum_return": "The same of the best expected return.",
+    "floor_success": (
+        "The same of uniformly random legal actions that use the limits up: exact for Bandit, FrozenLake and "
+        "Sokoban, else the mean of 16 episodes per prompt with a t interval over prompts. Absent without named "
+        "actions."
+    ),
+    "floor_return": "The same of random play's return.",
+    "success_of_optimum": "success / optimum_success; interval: that of success, divided alike.",
+    "return_normalised": (
+        "(return - floor_return) / (optimum_return - floor_return): 0 is random play, 1 the best possible; interval: "
+        "that of return on this scale."
+    ),
+}
+"""Keys that a suite's reference adds to the summary."""
+
+DIAGNOSIS: dict[str, str] = {
+    **{
+        f"failures.{label.value}": f"Share of trajectories with this label: {meaning}."
+        for label, meaning in LABELS.items()
+    },
+    "luck_method": (
+        "none: no trajectory met anything random, luck_failed_share is 0 for certain; exact: chances in closed form "
+        "(FrozenLake, Bandit); replay: 16 replays per trajectory; unknown: replays went otherwise than recorded."
+    ),
+    "luck_failed_share": (
+        "Mean over won trajectories of the chance that their actions, played again without looking under fresh "
+        "slips or payouts, fail; interval: t, clustered by prompt. In Bandit a win is the better arm that paid."
+    ),
+    "slip_plan_success": (
+        "Mean over trajectories labelled hole_by_slip or hole_after_slip of the chance that their actions, with the "
+        "rest of the last answer, succeed under fresh slips; interval: t, clustered by prompt."
+    ),
+}
+"""Keys that the replays add to the summary. The labels are tried in the order given and each failed trajectory
+has exactly one, so that the failures but ``lost_draw`` add up to 1 - success. An environment's own labels are
+absent elsewhere."""
 
 COMPARISON: dict[str, str] = {
     "suite": "Name of the suite (its seed stream).",

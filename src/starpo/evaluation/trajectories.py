@@ -1,4 +1,4 @@
-"""From the table of turns to one value per trajectory, vectorised."""
+"""From the table of turns to trajectories: one value each, vectorised, or one record each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from starpo.agent.records import StopReason
 from starpo.errors import UserError
 
 ONE_SUITE = ("iteration", "policy_step", "environment", "split", "stream", "temperature", "top_p")
@@ -53,6 +54,85 @@ class Trajectories:
     def lengths(self, name: str) -> NDArray[np.int64]:
         """Per turn, the length of a list column; null counts as empty."""
         return pc.fill_null(pc.list_value_length(self.turns[name]), 0).to_numpy().astype(np.int64)
+
+
+@dataclass(frozen=True)
+class PlayedTurn:
+    """What a stored turn says about its actions."""
+
+    actions: tuple[str, ...]
+    """Legal actions of the response, within the turn's limit."""
+    executed: tuple[str, ...]
+    """Those that were done before the episode ended."""
+    cut_off: bool
+    """The response ended at the token limit."""
+    next_observation: str
+    """State text after the turn."""
+    terminated: bool
+    """The environment ended the episode in this turn."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One stored trajectory, as far as a replay needs it."""
+
+    group: int
+    """Prompt index."""
+    member: int
+    """Sample of that prompt."""
+    instance_seed: int
+    """Seed of the task."""
+    dynamics_seed: int
+    """Seed of its luck."""
+    stop: str | None
+    """Why it ended, a value of ``StopReason``."""
+    success: bool
+    """Solved."""
+    returned: float
+    """Sum of the environment's rewards."""
+    turns: tuple[PlayedTurn, ...]
+    """In order; at least one."""
+
+    @property
+    def plan(self) -> tuple[str, ...]:
+        """All actions done, and those of the last response that the end of the episode cut off."""
+        done = [action for turn in self.turns for action in turn.executed]
+        last = self.turns[-1]
+        return (*done, *last.actions[len(last.executed) :])
+
+
+def episodes(t: Trajectories) -> list[Episode]:
+    """[N], the trajectories as records."""
+    columns = ["actions", "executed", "next_observation", "terminated"]
+    rows = t.turns.select(columns).to_pylist()
+    reasons = _plain(t.turns["stop_reason"]).to_pylist()
+    firsts = zip(t.first("instance_seed"), t.first("dynamics_seed"), t.first("trajectory_stop"), strict=True)
+    ends = [*t.starts[1:].tolist(), len(rows)]
+    found = []
+    for number, (instance_seed, dynamics_seed, stop) in enumerate(firsts):
+        turns = tuple(
+            PlayedTurn(
+                actions=tuple(rows[row]["actions"] or ()),
+                executed=tuple(rows[row]["executed"] or ()),
+                cut_off=reasons[row] == StopReason.LENGTH,
+                next_observation=rows[row]["next_observation"] or "",
+                terminated=bool(rows[row]["terminated"]),
+            )
+            for row in range(int(t.starts[number]), ends[number])
+        )
+        found.append(
+            Episode(
+                group=int(t.group[number]),
+                member=int(t.member[number]),
+                instance_seed=instance_seed,
+                dynamics_seed=dynamics_seed,
+                stop=stop,
+                success=bool(t.success[number]),
+                returned=float(t.returns[number]),
+                turns=turns,
+            )
+        )
+    return found
 
 
 def read_trajectories(turns: pa.Table) -> Trajectories:
