@@ -612,3 +612,13 @@ def test_a_stored_case_is_reproduced_or_is_a_listed_difference(case: Case) -> No
 def test_every_listed_difference_has_a_case() -> None:
     used = {difference(case) for case in CASES}
     assert {d.name for d in DIFFERENCES} <= used
+
+
+def test_the_page_of_algorithms_counts_the_cases_and_names_the_differences() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/algorithms.md").read_text()
+    for function in {case["function"] for case in CASES}:
+        found = [difference(case) for case in CASES if case["function"] == function]
+        equal = found.count(None)
+        assert f"| `{function}` | {len(found)} | {equal} | {len(found) - equal} |" in page
+    for listed in DIFFERENCES:
+        assert f"| {listed.name} |" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ DIFFERENCES = {
     "equal groups fill no quota": (
         "The peer keeps groups without spread to fill its quota; ours only if asked to."
     ),
+    "ties go to the lower group number": "The peer's choice among equal spreads is that of its sorting routine.",
     "group means are exact": (
         "In the set tiny_variance the peer's differences from the mean are float32 rounding."
     ),
@@ -59,7 +61,7 @@ def filter_difference(case: Case) -> str | None:
     spread = [loops.std(row) for row in FILTERING["matrices"][case["matrix"]]]
     if any(spread[group] < 1e-9 for group in case["kept_groups"]):
         return "equal groups fill no quota"
-    return None
+    return "ties go to the lower group number" if case.get("tie_at_threshold", False) else None
 
 
 def check_filter(case: Case) -> None:
@@ -83,15 +85,15 @@ def check_filter(case: Case) -> None:
     right = sorted(informative[: max(1, math.floor(case["ratio"] * len(matrix)))])
     assert list(ours.kept_groups) == right
 
-    if listed is None and not case.get("tie_at_threshold", False):
+    if listed is None:
         assert list(ours.kept_groups) == case["kept_groups"]
-    elif listed in (None, "equal groups fill no quota"):
+    elif listed in ("ties go to the lower group number", "equal groups fill no quota"):
         filled = select_groups(returns, groups, keep_ratio=case["ratio"], mode=mode, keep_zero_spread=True)
         theirs = sorted(spread[g] for g in case["kept_groups"])
         assert sorted(spread[g] for g in filled.kept_groups) == pytest.approx(theirs, abs=1e-9)
     elif listed == "at least one group is kept":
         assert case["kept_groups"] == []
-    if case["kept_groups"] and listed is None:
+    if case["kept_groups"] and listed in (None, "ties go to the lower group number"):
         metrics = case["metrics"]
         assert ours.std.mean() == pytest.approx(metrics["rollout/in_group_std"], rel=1e-4, abs=1e-6)
         assert ours.mean.mean() == pytest.approx(metrics["rollout/in_group_mean"], rel=1e-5, abs=1e-6)
@@ -102,7 +104,7 @@ def test_the_peers_group_choices_are_reproduced_or_are_listed_differences() -> N
     for case in FILTERING["cases"]:
         check_filter(case)
         seen.add(filter_difference(case))
-    assert seen == {None, *list(DIFFERENCES)[:4]}
+    assert seen == {None, *list(DIFFERENCES)[:5]}
 
 
 def norm_groups(case: Case) -> torch.Tensor:
@@ -131,6 +133,13 @@ def norm_loop(returns: list[float], groups: list[int], method: str) -> list[floa
     ]
 
 
+def norm_difference(case: Case) -> str | None:
+    size = torch.bincount(norm_groups(case))
+    if case["method"] != "identity" and bool((size == 1).any()) and bool((size > 1).any()):
+        return "singletons are independent"
+    return "group means are exact" if (case["set"], case["method"]) == ("tiny_variance", "mean") else None
+
+
 @pytest.mark.parametrize("method", ["identity", "mean", "mean_std", "asym_clip"])
 def test_the_peers_normalised_returns_are_reproduced_or_are_listed_differences(method: str) -> None:
     differing = set()
@@ -146,10 +155,23 @@ def test_the_peers_normalised_returns_are_reproduced_or_are_listed_differences(m
         scale = float(theirs.abs().max()) or 1.0
         assert float((ours - right).abs().max()) <= 1e-6 * (float(right.abs().max()) or 1.0), case["set"]
         size = torch.bincount(groups)[groups]
-        if bool((size == 1).any()) and bool((size > 1).any()) and method != "identity":
+        listed = norm_difference(case)
+        if listed == "singletons are independent":
             assert float((ours - theirs)[size > 1].abs().max()) <= 1e-6 * scale
             differing.add(case["set"])
-        elif not (case["set"] == "tiny_variance" and method == "mean"):
+        elif listed is None:
             assert float((ours - theirs).abs().max()) <= 1e-6 * scale, case["set"]
     if method == "mean_std":
         assert differing
+
+
+def test_the_page_of_algorithms_counts_the_cases_and_names_the_differences() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/algorithms.md").read_text()
+    tallies = {
+        "rollout filter": Counter(map(filter_difference, FILTERING["cases"])),
+        "reward normalisation": Counter(map(norm_difference, NORMALISATION["cases"])),
+    }
+    for function, tally in tallies.items():
+        assert f"| {function} | {tally.total()} | {tally[None]} | {tally.total() - tally[None]} |" in page
+    for name in DIFFERENCES:
+        assert f"| {name} |" in page

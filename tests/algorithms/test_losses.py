@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from starpo.algorithms import entropy
 from starpo.algorithms.entropy import token_distribution
 from starpo.algorithms.kl import adapt_coefficient, subtract_kl, token_kl
 from starpo.algorithms.masking import (
@@ -59,7 +60,19 @@ def k3(d: dict[str, Tensor]) -> Tensor:
     return token_kl(d["logp"], d["ref_logp"], d["mask"], "k3")
 
 
-LOSSES: list[Callable[[dict[str, Tensor]], Tensor]] = [ppo, gspo, corrected, critic, k3]
+def k1(d: dict[str, Tensor]) -> Tensor:
+    return token_kl(d["logp"], d["ref_logp"], d["mask"], "k1")
+
+
+def absolute(d: dict[str, Tensor]) -> Tensor:
+    return token_kl(d["logp"], d["ref_logp"], d["mask"], "abs")
+
+
+def k2(d: dict[str, Tensor]) -> Tensor:
+    return token_kl(d["logp"], d["ref_logp"], d["mask"], "k2")
+
+
+LOSSES: list[Callable[[dict[str, Tensor]], Tensor]] = [ppo, gspo, corrected, critic, k1, absolute, k2, k3]
 
 
 # ---------------------------------------------------------------- properties of every loss
@@ -88,21 +101,91 @@ def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(loss):
 def test_splitting_into_micro_batches_changes_neither_loss_nor_gradient(loss, mode, seed, cuts):
     data = draw(seed)
     mask = data["mask"]
-    totals = {"total_tokens": count_tokens(mask), "total_sequences": count_sequences(mask)}
+    totals = {"total_tokens": count_tokens(mask), "total_sequences": count_sequences(mask), "length_norm": 7}
     whole = data["logp"].clone().requires_grad_()
-    full = aggregate(loss(data | {"logp": whole}), mask, mode)
+    full = aggregate(loss(data | {"logp": whole}), mask, mode, length_norm=7)
     full.backward()
 
     parts = data["logp"].clone().requires_grad_()
     summed = 0.0
     bounds = [0, *sorted(cuts), len(mask)]
     for start, stop in itertools.pairwise(bounds):
-        piece = {name: tensor[start:stop] for name, tensor in (data | {"logp": parts}).items()}
+        # As wide as its own longest row, as a micro-batch is.
+        width = max([1, *(1 + mask[start:stop].nonzero()[:, 1]).tolist()])
+        piece = {name: tensor[start:stop, :width] for name, tensor in (data | {"logp": parts}).items()}
         part = aggregate(loss(piece), piece["mask"], mode, **totals)
         part.backward()
         summed += float(part.detach())
     assert summed == pytest.approx(float(full.detach()), abs=1e-12)
     assert torch.allclose(whole.grad, parts.grad, atol=1e-14)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda f: f.__name__)
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), world=st.integers(1, 4))
+def test_sharing_the_rows_among_ranks_changes_neither_loss_nor_gradient(loss, mode, seed, world):
+    data = draw(seed)
+    mask = data["mask"]
+    whole = data["logp"].clone().requires_grad_()
+    full = aggregate(loss(data | {"logp": whole}), mask, mode, length_norm=7)
+    full.backward()
+
+    # Every rank takes its rows and rows of padding up to a common number; gradients are averaged over ranks.
+    totals = {"total_tokens": count_tokens(mask), "total_sequences": count_sequences(mask), "length_norm": 7}
+    shares, most = torch.arange(len(mask)).tensor_split(world), -(-len(mask) // world)
+    leaf = data["logp"].clone().requires_grad_()
+    mean = 0.0
+    for share in shares:
+        shard = {name: tensor[share] for name, tensor in (data | {"logp": leaf}).items()}
+        padding = most - len(share)
+        for name, tensor in shard.items():
+            empty = torch.full((padding, tensor.shape[1]), name != "mask" and NAN, dtype=tensor.dtype)
+            shard[name] = torch.cat([tensor, empty])
+        rank = world * aggregate(loss(shard), shard["mask"], mode, **totals)
+        (rank / world).backward()
+        mean += float(rank.detach()) / world
+    assert mean == pytest.approx(float(full.detach()), abs=1e-12)
+    assert torch.allclose(whole.grad, leaf.grad, atol=1e-14)
+
+
+def degenerate_losses() -> dict[str, dict[str, Tensor]]:
+    nothing = torch.zeros(6, 9, dtype=torch.bool)
+    single, one_row_empty = nothing.clone(), draw(7)["mask"].clone()
+    single[2, 3] = True
+    one_row_empty[0] = False
+    zero, far = torch.zeros(6, 9, dtype=torch.float64), torch.full((6, 9), -1e4, dtype=torch.float64)
+    return {
+        "all masked": {"mask": nothing},
+        "one token": {"mask": single},
+        "one row masked": {"mask": one_row_empty},
+        "no advantage": {"advantages": zero},
+        "value and return equal": {"values": zero, "returns": zero, "old_values": zero},
+        "impossible under the new policy": {"logp": far},
+        "impossible under the others": {"old_logp": far, "ref_logp": far},
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("loss", "kind"),
+    # k3 grows as exp(-d) and is not clamped: it is infinite where the reference is e^700 times likelier.
+    [
+        (loss, kind)
+        for loss in LOSSES
+        for kind in degenerate_losses()
+        if (loss, kind[:10]) != (k3, "impossible")
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_degenerate_batches_give_finite_losses_and_gradients(loss, kind, mode):
+    data = draw(7) | degenerate_losses()[kind]
+    leaf = data["logp"].clone().requires_grad_()
+    total = aggregate(loss(data | {"logp": leaf}), data["mask"], mode)
+    total.backward()
+    assert torch.isfinite(total)
+    assert torch.isfinite(leaf.grad).all()
+    assert torch.count_nonzero(leaf.grad[~data["mask"]]) == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -320,6 +403,55 @@ def test_kl_estimators_by_hand():
     assert values == pytest.approx({"k1": 1.0, "abs": 1.0, "k2": 0.5, "k3": math.exp(-1)})
     assert float(token_kl(ref, logp, ONE, "k1")) == -1.0
     assert float(subtract_kl(torch.ones(1, 1), logp, ref, ONE, coefficient=0.1)) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("chunk", [1 << 20, 13])
+def test_gradients_of_log_prob_and_entropy_are_those_of_finite_differences(monkeypatch, temperature, chunk):
+    monkeypatch.setattr(entropy, "CHUNK_ELEMENTS", chunk)
+    logits = draw_logits(3, 4, 5).requires_grad_()
+    labels = torch.arange(12).reshape(3, 4) % 5
+
+    def both(values):
+        return tuple(token_distribution(values, labels, temperature=temperature))
+
+    assert torch.autograd.gradcheck(both, (logits,))
+
+
+def draw_logits(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_a_forbidden_token_takes_no_gradient_from_log_prob_or_entropy():
+    logits = draw_logits(2, 4)
+    logits[:, 3] = -math.inf
+    logits.requires_grad_()
+    chosen = token_distribution(logits, torch.tensor([0, 2]))
+    (chosen.logp.sum() + chosen.entropy.sum()).backward()
+    assert logits.grad[:, 3].tolist() == [0, 0]
+    assert torch.isfinite(logits.grad).all()
+
+
+def test_an_undefined_logit_outside_the_mask_reaches_neither_value_nor_gradient():
+    logits = draw_logits(2, 4)
+    logits[1, 1] = NAN
+    logits.requires_grad_()
+    chosen = token_distribution(logits, torch.tensor([0, 2]), torch.tensor([True, False]))
+    (chosen.logp.sum() + chosen.entropy.sum()).backward()
+    assert torch.isfinite(chosen.logp).all()
+    assert logits.grad[1].tolist() == [0, 0, 0, 0]
+    assert logits.grad[0].abs().sum() > 0
+
+
+def test_bfloat16_logits_get_a_bfloat16_gradient_of_float32_arithmetic():
+    rough = draw_logits(3, 7).bfloat16()
+    exact = rough.double().requires_grad_()
+    rough.requires_grad_()
+    for leaf in (rough, exact):
+        chosen = token_distribution(leaf, torch.tensor([0, 1, 2]))
+        (chosen.logp + 0.3 * chosen.entropy).sum().backward()
+    assert rough.grad.dtype is torch.bfloat16
+    assert torch.allclose(rough.grad.double(), exact.grad, atol=1e-3, rtol=2**-8)
 
 
 def test_k3_is_not_clamped_unless_asked_so_that_far_policies_are_pulled_back():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,13 +12,14 @@ from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.gae import Advantages
 from starpo.algorithms.registry import (
     ESTIMATORS,
-    NEEDS_CRITIC,
     POLICY_LOSSES,
     advantage_estimator,
+    estimator_needs,
     policy_loss_function,
 )
 from starpo.errors import UserError
 from starpo.plugins import parameter_names
+from starpo.rewards.terms import TERMS
 
 
 def own_estimator(batch: AdvantageBatch, *, scale: float = 1.0) -> Advantages:
@@ -46,7 +49,7 @@ def test_every_estimator_runs_by_name_and_prefers_the_better_trajectory(name):
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_only_the_estimators_that_say_so_need_a_critic(name):
-    if name in NEEDS_CRITIC:
+    if estimator_needs(name).critic:
         with pytest.raises(ValueError, match="needs critic values"):
             advantage_estimator(name)(tiny_batch(values=False))
     else:
@@ -87,6 +90,24 @@ def test_an_unknown_parameter_is_refused_before_any_work():
     with pytest.raises(UserError, match=r"'rloo' has no parameter 'lamda'; it takes: singletons"):
         advantage_estimator("rloo", lamda=1.0)
     assert parameter_names(estimators.rloo) == ("singletons",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"), [("estimator", ESTIMATORS), ("loss", POLICY_LOSSES), ("term", TERMS)]
+)
+def test_the_page_of_algorithms_has_a_row_with_the_parameters_of_everything_registered(kind, known):
+    page = (Path(__file__).resolve().parents[2] / "docs/algorithms.md").read_text()
+    for name, function in known.items():
+        (row,) = [
+            line for line in page.splitlines() if line.startswith(f"| `{name}` |") and "arXiv" in line
+        ] or [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+        for parameter in parameter_names(function):
+            assert f"`{parameter}`" in row, f"{kind} {name}"
+
+
+def test_only_the_estimators_that_compare_members_say_so():
+    alone = {name for name in ESTIMATORS if not estimator_needs(name).group}
+    assert alone == {"gae", "bilevel_gae", "reinforce_plus_plus"}
 
 
 def test_a_kl_penalty_in_the_reward_is_part_of_the_return():

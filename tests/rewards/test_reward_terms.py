@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from starpo.errors import UserError
-from starpo.rewards.terms import TERMS, Turns, length_penalty, turn_penalty
+from starpo.rewards.terms import TERMS, Turns, overlong, turn_penalty
 from starpo.rewards.total import bind_terms, score, trajectory_return, turn_rewards
 
 
@@ -42,7 +42,7 @@ def scalar_term(judged: Turns) -> float:
         ("format_penalty", {"penalty": 0.1}, [0, -0.1, 0]),
         ("truncation_penalty", {"penalty": 0.2}, [0, 0, -0.2]),
         ("turn_penalty", {"penalty": 0.01}, [-0.01, -0.01, -0.01]),
-        ("length_penalty", {"max_tokens": 400, "buffer": 100, "penalty": 0.5}, [0, -0.25, -0.5]),
+        ("overlong", {"max_tokens": 400, "buffer": 100, "penalty": 0.5}, [0, -0.25, -0.5]),
         ("success_bonus", {"bonus": 2.0}, [0, 0, 2]),
         ("test_reward_terms:own_term", {"factor": 3.0}, [0, 3, 6]),
     ],
@@ -76,7 +76,7 @@ def test_a_trajectory_without_turns_is_worth_nothing():
         response_tokens=np.array([], dtype=int),
         stop_reason=(),
     )
-    names = [name for name in TERMS if name != "length_penalty"]
+    names = [name for name in TERMS if name != "overlong"]
     scored = score(empty, bind_terms({name: {} for name in names}))
     assert all(reward.shape == (0,) for reward in scored.values())
     assert trajectory_return(scored) == 0.0
@@ -100,4 +100,4 @@ def test_bad_values_are_refused_with_the_term_and_the_turn():
     with pytest.raises(ValueError, match="must not be negative"):
         turn_penalty(turns(), penalty=-1.0)
     with pytest.raises(ValueError, match="must not be negative"):
-        length_penalty(turns(), max_tokens=400, buffer=100, penalty=-1.0)
+        overlong(turns(), max_tokens=400, buffer=100, penalty=-1.0)

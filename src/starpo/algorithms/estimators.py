@@ -1,7 +1,8 @@
 """One call signature for every advantage estimator: ``estimator(batch, **parameters) -> Advantages``.
 
 The estimators themselves are in the files named after them. Here each is fitted to one record, so that a run
-chooses among them, or a user's own, by name.
+chooses among them, or a user's own, by name. What an estimator needs of a run (a critic, groups of several) it
+declares itself, see :mod:`starpo.algorithms.needs`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from starpo.algorithms import gigpo as anchored
 from starpo.algorithms import group, reinforce
 from starpo.algorithms.gae import Advantages
 from starpo.algorithms.masking import masked, masked_whiten
+from starpo.algorithms.needs import needs
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def _whitened(result: Advantages, mask: Tensor, whiten: bool) -> Advantages:
     return Advantages(masked_whiten(result.advantages, mask), result.returns) if whiten else result
 
 
+@needs(critic=True)
 def gae(batch: AdvantageBatch, *, gamma: float = 1.0, lam: float = 1.0, whiten: bool = True) -> Advantages:
     """Token-level GAE with a critic, whitened over the batch (RAGEN). See :mod:`starpo.algorithms.gae`."""
     values = _need(batch.values, "critic values", "gae")
@@ -84,6 +87,7 @@ def gae(batch: AdvantageBatch, *, gamma: float = 1.0, lam: float = 1.0, whiten: 
     return _whitened(result, batch.mask, whiten)
 
 
+@needs(critic=True)
 def bilevel_gae(
     batch: AdvantageBatch,
     *,
@@ -116,6 +120,7 @@ def _per_trajectory(batch: AdvantageBatch, advantages: Tensor) -> Advantages:
     )
 
 
+@needs(group=True)
 def grpo(
     batch: AdvantageBatch,
     *,
@@ -136,11 +141,13 @@ def grpo(
     )
 
 
+@needs(group=True)
 def dr_grpo(batch: AdvantageBatch, *, singletons: group.Singletons = "raw") -> Advantages:
     """GRPO without the division by the standard deviation; pair it with ``seq-mean-token-sum-norm``."""
     return grpo(batch, divide_by_std=False, singletons=singletons)
 
 
+@needs(group=True)
 def rloo(batch: AdvantageBatch, *, singletons: group.Singletons = "raw") -> Advantages:
     """Return minus the mean of the other members. See :mod:`starpo.algorithms.group`."""
     return _per_trajectory(batch, group.rloo(batch.returns(), batch.group_ids, singletons=singletons))
@@ -151,6 +158,7 @@ def reinforce_plus_plus(batch: AdvantageBatch, *, gamma: float = 1.0) -> Advanta
     return reinforce.reinforce_plus_plus(batch.token_rewards(), batch.mask, gamma=gamma)
 
 
+@needs(group=True)
 def reinforce_plus_plus_baseline(
     batch: AdvantageBatch, *, singletons: group.Singletons = "raw"
 ) -> Advantages:
@@ -162,6 +170,7 @@ def reinforce_plus_plus_baseline(
     return Advantages(advantages, group.broadcast_to_tokens(returns, batch.mask))
 
 
+@needs(group=True)
 def gigpo(
     batch: AdvantageBatch,
     *,

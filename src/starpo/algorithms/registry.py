@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from starpo.algorithms import estimators, policy_loss
-from starpo.plugins import bind
+from starpo.algorithms.needs import Needs, needs_of
+from starpo.plugins import bind, resolve
 
 ESTIMATORS: Mapping[str, estimators.Estimator] = {
     "gae": estimators.gae,
@@ -19,9 +20,6 @@ ESTIMATORS: Mapping[str, estimators.Estimator] = {
     "gigpo": estimators.gigpo,
 }
 """Advantage estimators: ``f(batch: AdvantageBatch, **parameters) -> Advantages``."""
-
-NEEDS_CRITIC = frozenset({"gae", "bilevel_gae"})
-"""Registered estimators that read ``AdvantageBatch.values``."""
 
 POLICY_LOSSES: Mapping[str, Callable[..., policy_loss.PolicyLoss]] = {
     "ppo": policy_loss.ppo_loss,
@@ -36,6 +34,11 @@ def advantage_estimator(name: str, **parameters: Any) -> estimators.Estimator:
     Errors as :func:`bind`.
     """
     return bind("advantage estimator", name, ESTIMATORS, parameters)
+
+
+def estimator_needs(name: str) -> Needs:
+    """What the estimator ``name`` declares to need. Errors as :func:`starpo.plugins.resolve`."""
+    return needs_of(resolve("advantage estimator", name, ESTIMATORS))
 
 
 def policy_loss_function(name: str, **parameters: Any) -> Callable[..., policy_loss.PolicyLoss]:

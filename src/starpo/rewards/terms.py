@@ -74,10 +74,10 @@ def turn_penalty(turns: Turns, *, penalty: float = 0.01) -> Reward:
     return _penalty_where(np.ones(len(turns), dtype=bool), penalty)
 
 
-def length_penalty(turns: Turns, *, max_tokens: float, buffer: float, penalty: float = 1.0) -> Reward:
-    """Up to minus ``penalty`` for a response that uses up the last ``buffer`` of its ``max_tokens`` tokens.
+def overlong(turns: Turns, *, max_tokens: float, buffer: float, penalty: float = 1.0) -> Reward:
+    """DAPO's overlong shaping: up to minus ``penalty`` for a turn that uses up the last ``buffer`` of ``max_tokens``.
 
-    Linear in between; see :func:`starpo.algorithms.overlong.overlong_penalty`.
+    Linear in between; see :func:`starpo.algorithms.overlong.overlong_penalty`. ``max_tokens`` is that of a turn.
     """
     if penalty < 0:
         raise ValueError(f"penalty is a size to subtract and must not be negative, got {penalty}")
@@ -99,7 +99,7 @@ TERMS: Mapping[str, Term] = {
     "format_penalty": format_penalty,
     "truncation_penalty": truncation_penalty,
     "turn_penalty": turn_penalty,
-    "length_penalty": length_penalty,
+    "overlong": overlong,
     "success_bonus": success_bonus,
 }
 """Registered terms by name."""
