@@ -8,15 +8,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.config import AgentConfig, AlgorithmConfig, EngineConfig, LearnerConfig, RolloutConfig, RunConfig
+from starpo.config import (
+    AgentConfig,
+    AlgorithmConfig,
+    EngineConfig,
+    LearnerConfig,
+    MonitorConfig,
+    RolloutConfig,
+    RunConfig,
+)
+from starpo.data.resampling import resampling_metrics
 from starpo.data.schemas import UPDATES
 from starpo.data.update_table import updates_to_table
 from starpo.learning.batching import Sequences, sequences_of
 from starpo.learning.host import LearnerHost
 from starpo.learning.learner import Learner
 from starpo.learning.policy import Policy, PolicyState
+from starpo.learning.retention import last_complete
 from starpo.rollout.host import EngineHost
 from starpo.rollout.sync import prove_sync
+from starpo.tracking.echo_trap import MonitorState, decide, describe, observe, rolled_back, stages
 from starpo.tracking.iteration_metrics import rollout_metrics
 
 #: Trajectories whose log-probs prove each weight sync.
@@ -35,23 +46,29 @@ def update_policy(
     rollout: RolloutConfig,
     algorithm: AlgorithmConfig,
     learner: LearnerConfig,
+    monitor: MonitorConfig,
     *evaluated: dict[str, Any],
 ) -> tuple[PolicyState, pa.Table, dict[str, Any]]:
     """policy k -> policy k+1, with the tokens' advantages and the iteration's metrics.
 
     Without a kept trajectory there is no update: the next policy repeats this one. After ``run.max_skipped``
-    such iterations in a row the run stops; later iterations pass its last policy on. ``evaluated`` are
-    evaluations of policy k, which the shared engine must have finished before its weights change.
+    such iterations in a row the run stops; later iterations pass its last policy on. Where the Echo Trap monitor
+    raises an alarm and ``monitor.action`` says so, this update is thrown away and the run stops or goes back to an
+    earlier policy. ``evaluated`` are evaluations of policy k, which the shared engine must have finished before its
+    weights change.
     """
     metrics: dict[str, Any] = {"iteration": policy.iteration, "policy_step": policy.step}
     if policy.manifest["status"] == "stopped":
-        return _repeat(policy, run, "stopped"), UPDATES.empty_table(), metrics | _stamp("stopped")
-    metrics |= rollout_metrics(rollouts, scored)
+        return _repeat(policy, "stopped", policy.monitor), UPDATES.empty_table(), metrics | _stamp("stopped")
+    metrics |= rollout_metrics(rollouts, scored) | resampling_metrics(rollouts, rollout.groups)
     kept = scored.filter(pc.field("kept"))
     if not kept.num_rows:
-        skipped = policy.counters["skipped"] + 1
-        status = "stopped" if skipped >= run.max_skipped else "skipped"
-        return _repeat(policy, run, status), UPDATES.empty_table(), metrics | _stamp(status)
+        seen = _observe(policy, metrics, monitor, rollout)
+        state = _interrupt(policy, seen, monitor, metrics)
+        if state is None:
+            enough = policy.counters["skipped"] + 1 >= run.max_skipped
+            state = _repeat(policy, "stopped" if enough else "skipped", seen.model_dump(mode="json"))
+        return state, UPDATES.empty_table(), metrics | _stamp(state.status)
     keys = list(zip(kept["group"].to_pylist(), kept["member"].to_pylist(), strict=True))
     rewards = dict(zip(keys, kept["turn_rewards"].to_pylist(), strict=True))
     batch = sequences_of(rollouts, rewards, set(keys))
@@ -61,14 +78,58 @@ def update_policy(
     result = actor.update(batch, seed=run.seed, iteration=policy.iteration)
     metrics["seconds_update"] = time.perf_counter() - started
     metrics |= result.metrics
-    state = _next_state(policy, run, actor)
+    seen = _observe(policy, metrics, monitor, rollout)
+    if (thrown := _interrupt(policy, seen, monitor, metrics)) is not None:
+        actor.holds = ""  # what it has learned in this iteration is none of the run's policies
+        return thrown, UPDATES.empty_table(), metrics | _stamp(thrown.status)
+    state = _next_state(policy, run, actor, seen)
     started = time.perf_counter()
     metrics["sync_difference"] = _sync(engine_host, actor, policy, state, batch, agent, engine)
     metrics["seconds_sync"] = time.perf_counter() - started
     return state, updates_to_table(batch, result, policy), metrics | _stamp("trained")
 
 
-def _next_state(policy: Policy, run: RunConfig, actor: Learner) -> PolicyState:
+def _observe(
+    policy: Policy, metrics: dict[str, Any], config: MonitorConfig, rollout: RolloutConfig
+) -> MonitorState:
+    """What the monitor knows after this iteration; its stages and new events go into ``metrics``."""
+    before = MonitorState.model_validate(policy.monitor)
+    seen = observe(before, metrics, config, groups=rollout.groups)
+    metrics |= stages(seen) | {
+        "monitor_events": [describe(event) for event in seen.events[len(before.events) :]]
+    }
+    return seen
+
+
+def _interrupt(
+    policy: Policy, seen: MonitorState, config: MonitorConfig, metrics: dict[str, Any]
+) -> PolicyState | None:
+    """The next policy where the monitor's verdict ends or turns back the run, else None."""
+    action = decide(seen, config)
+    good = last_complete(policy.directory.parent, seen.good) if seen.good is not None else None
+    if action == "go_on":
+        return None
+    if action == "stop" or good is None:
+        metrics["monitor_events"].append(f"iteration {policy.iteration}: the run stops")
+        return _repeat(policy, "stopped", seen.model_dump(mode="json"))
+    metrics["monitor_events"].append(
+        f"iteration {policy.iteration}: back to the policy of iteration {good.iteration}"
+    )
+    return PolicyState(
+        run=policy.manifest["run"],
+        iteration=policy.iteration + 1,
+        # A number of its own: what is learned from here on has never been there.
+        policy_step=policy.step + 1,
+        status="rolled_back",
+        counters=good.counters | {"skipped": 0},
+        model_files=policy.directory,
+        harness=policy.harness(),
+        weights_in=good.manifest["weights_in"],
+        monitor=rolled_back(seen, policy.iteration).model_dump(mode="json"),
+    )
+
+
+def _next_state(policy: Policy, run: RunConfig, actor: Learner, seen: MonitorState) -> PolicyState:
     iteration = policy.iteration + 1
     # The last state is always complete: it is what a longer run goes on from.
     complete = iteration % run.checkpoint_every == 0 or iteration == run.iterations
@@ -83,6 +144,8 @@ def _next_state(policy: Policy, run: RunConfig, actor: Learner) -> PolicyState:
         weights=actor.weights(),
         weights_in=f"policy_{iteration:04d}",
         parts=actor.parts() if complete else {},
+        adapter=actor.adapter(),
+        monitor=seen.model_dump(mode="json"),
     )
     actor.holds = f"{state.run}/{state.policy_step}"
     return state
@@ -110,7 +173,7 @@ def _sync(
     return prove_sync(serving.engine, actor, probe, config.sync_tolerance)
 
 
-def _repeat(policy: Policy, run: RunConfig, status: str) -> PolicyState:
+def _repeat(policy: Policy, status: str, monitor: dict[str, Any]) -> PolicyState:
     """The next iteration's policy where nothing was learned: a manifest that names the weights it repeats."""
     counters = policy.counters
     return PolicyState(
@@ -122,6 +185,7 @@ def _repeat(policy: Policy, run: RunConfig, status: str) -> PolicyState:
         model_files=policy.directory,
         harness=policy.harness(),
         weights_in=policy.manifest["weights_in"],
+        monitor=monitor,
     )
 
 

@@ -28,6 +28,7 @@ def update_stage(evaluations: int = 0) -> Pipeline:
                     "params:rollout",
                     "params:algorithm",
                     "params:learner",
+                    "params:monitor",
                     *(f"evaluated_{number}" for number in range(evaluations)),
                 ],
                 outputs=["next_policy", "updates", "metrics"],

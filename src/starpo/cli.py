@@ -113,13 +113,15 @@ def user_mistake(error: BaseException | None) -> str | None:
 
 
 def _say_where_to_look(pipeline: str) -> None:
-    from starpo import parameters  # noqa: PLC0415
+    from starpo import parameters, runs  # noqa: PLC0415
 
     if pipeline == "base_policy":
         click.echo(f"Base policy: data/06_models/{parameters.current().names['base']}/policy_0000")
         return
     name = parameters.current().names["name"]
-    click.echo(f"\nRun {name} is complete. Look further:")
+    stopped = runs.read_record(Path.cwd(), name).state == "stopped"
+    ended = "stopped by itself before its last iteration; the reason stands above" if stopped else "is complete"
+    click.echo(f"\nRun {name} {ended}. Look further:")
     click.echo(f"  starpo runs show {name}      state, evaluations, disk use")
     click.echo("  make ui                      curves in MLflow, http://127.0.0.1:5000")
     click.echo(f"  python -c \"import starpo; print(starpo.open_run('{name}').metrics().tail())\"")

@@ -1,4 +1,4 @@
-"""``starpo runs list | show NAME | rm NAME``: what is there, and how to get rid of it."""
+"""``starpo``: ``runs list | show NAME | rm NAME | plot NAME…``, and the commands for policies."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from starpo import policies_cli
 from starpo.config import flatten
 from starpo.errors import UserError
 from starpo.runs import (
@@ -67,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("names", nargs="+")
     plot.add_argument("--out", type=Path, default=Path("learning_curve.png"), help="file to write")
     plot.set_defaults(action=_plot)
+    policies_cli.add_commands(topics, where)
     return parser
 
 

@@ -16,6 +16,7 @@ from starpo.config import MonitorConfig
 from starpo.tracking.echo_trap import (
     HACKING,
     MonitorState,
+    decide,
     describe,
     lead_times,
     observe,
@@ -141,6 +142,31 @@ def test_after_a_roll_back_the_run_is_watched_anew_with_the_old_references():
     for i in range(41, 60):
         again = observe(again, course(success=[0.1] * 60, iterations=60)[i], CONFIG, groups=GROUPS)
     assert again.verdict.stage == "alarm"
+
+
+def test_a_fall_that_the_average_still_hides_is_not_a_good_policy():
+    config = CONFIG.model_copy(update={"window": 2, "reference_iterations": 2})
+    falling = [0.5, 0.0, 0.0, 0.0]
+    state = watch(course(4, success=falling), config, groups=GROUPS)
+    assert state.good == 0
+
+
+@pytest.mark.parametrize(
+    ("action", "good", "roll_backs", "decision"),
+    [
+        ("none", 3, 0, "go_on"),
+        ("stop", 3, 0, "stop"),
+        ("roll_back", 3, 0, "roll_back"),
+        ("roll_back", 3, 2, "stop"),
+        ("roll_back", None, 0, "stop"),
+    ],
+)
+def test_an_alarm_is_answered_as_configured(action, good, roll_backs, decision):
+    config = CONFIG.model_copy(update={"action": action, "max_roll_backs": 2})
+    state = watch(course(success=then(0.7, 0.1)), CONFIG, groups=GROUPS)
+    state = state.model_copy(update={"good": good, "roll_backs": roll_backs})
+    assert decide(state, config) == decision
+    assert decide(MonitorState(), config) == "go_on"
 
 
 def test_iterations_that_train_nothing_leave_update_indicators_waiting():

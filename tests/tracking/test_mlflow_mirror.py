@@ -24,6 +24,8 @@ PARAMETERS = {
     "run": {"seed": 1, "iterations": 2, "name": "lake"},
     "learner": {"betas": [0.9, 0.999], "note": "x" * 9000},
 }
+QUIET = MlflowConfig.model_validate({"tracking": {"system_metrics_seconds": None}})
+"""Without system metrics, which come at times of their own."""
 METRICS = {
     "iteration": 0,
     "policy_step": 0,
@@ -53,7 +55,7 @@ def record(name: str = "lake", **fields: Any) -> RunRecord:
 
 @pytest.fixture
 def mirror(root: Path):
-    mirror = MlflowMirror(root, MlflowConfig())
+    mirror = MlflowMirror(root, QUIET)
     assert mirror.begin(record(), PARAMETERS, {"stage": "study"})
     yield mirror
     mirror.close()

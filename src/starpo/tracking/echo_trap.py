@@ -84,7 +84,7 @@ class MonitorState(BaseModel):
     events: tuple[Event, ...] = ()
     """All so far, in order."""
     good: int | None = None
-    """Iteration whose policy played when success was last at its best and the verdict quiet."""
+    """Iteration whose policy played when success was last at its best and the verdict quiet; at first the first."""
     roll_backs: int = 0
     """Times the run went back to an earlier policy."""
 
@@ -115,16 +115,22 @@ def observe(
     if aim != verdict.stage:
         events.append(Event(iteration=iteration, indicator=RUN, before=verdict.stage, after=aim))
         verdict = Record(stage=aim, since=iteration)
-    success = records.get(SUCCESS)
-    at_best = aim == "quiet" and success is not None and success.best == _mean(success.recent)
     return state.model_copy(
         update={
             "records": records,
             "verdict": verdict,
             "events": tuple(events),
-            "good": iteration if at_best else state.good,
+            "good": iteration if state.good is None or _at_best(records, aim, config) else state.good,
         }
     )
+
+
+def decide(state: MonitorState, config: MonitorConfig) -> Literal["go_on", "stop", "roll_back"]:
+    """What the configured action makes of the verdict. Without a good policy, or after too many roll-backs: stop."""
+    if state.verdict.stage != "alarm" or config.action == "none":
+        return "go_on"
+    possible = state.good is not None and state.roll_backs < config.max_roll_backs
+    return "roll_back" if config.action == "roll_back" and possible else "stop"
 
 
 def rolled_back(state: MonitorState, iteration: int) -> MonitorState:
@@ -198,10 +204,10 @@ def _stage_of(
     record: Record, name: str, threshold: Threshold, config: MonitorConfig, groups: int
 ) -> tuple[Stage, Stage]:
     """(stage the value asks for, stage it asks for with the slack that ends one)."""
-    if len(record.first) < config.reference_iterations or record.best is None:
+    if len(record.first) < config.reference_iterations or len(record.recent) < config.window:
         return "quiet", "quiet"
     value = _mean(record.recent)
-    reference = record.best if name == SUCCESS else _mean(record.first)
+    reference = record.best if name == SUCCESS and record.best is not None else _mean(record.first)
     if name == SUCCESS and reference - value < _noise(reference, config, groups):
         return "quiet", "quiet"
     return _beyond(value, reference, threshold, 1.0), _beyond(value, reference, threshold, config.release)
@@ -278,6 +284,14 @@ def _verdict(records: dict[str, Record], config: MonitorConfig) -> Stage:
         if sum(record.stage != "quiet" for record in others) >= config.quorum:
             return "warning"
     return "warning" if success.stage == "warning" else "quiet"
+
+
+def _at_best(records: dict[str, Record], verdict: Stage, config: MonitorConfig) -> bool:
+    """Whether the average of success is its best so far, and this iteration is no fall that it hides yet."""
+    success = records.get(SUCCESS)
+    if verdict != "quiet" or success is None or success.best is None:
+        return False
+    return success.best == _mean(success.recent) and success.recent[-1] >= config.at_best * success.best
 
 
 def _mean(values: tuple[float, ...]) -> float:

@@ -6,15 +6,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from starpo.data.trajectory_table import without_turns
 from starpo.tracking.thoughts import thought_metrics
 
 
 def rollout_metrics(turns: pa.Table, scored: pa.Table) -> dict[str, float]:
     """Means over all trajectories of the iteration, before the filter, and the filter's counts."""
     usable = scored.filter(pc.invert(scored["quarantined"]))
+    unstarted = [each["trajectory_stop"] for each in without_turns(turns)]
+    ended = pc.sum(pc.equal(_plain(scored["trajectory_stop"]), "environment_error")).as_py() or 0
     metrics = {
         "trajectories": float(scored.num_rows),
         "quarantined": float(scored.num_rows - usable.num_rows),
+        "environment_errors": float(ended + unstarted.count("environment_error")),
+        "trajectories_without_turns": float(len(unstarted)),
         "rollout_tokens": float(pc.sum(scored["response_tokens"]).as_py() or 0),
         "format_valid_rate": _mean(turns["format_valid"]),
         "groups": float(len(usable["group"].unique())),
@@ -34,7 +39,24 @@ def rollout_metrics(turns: pa.Table, scored: pa.Table) -> dict[str, float]:
     metrics["zero_spread_groups"] = float(
         len(usable.filter(pc.equal(usable["group_std"], 0))["group"].unique())
     )
-    return metrics | thought_metrics(turns["thought"].to_pylist())
+    return metrics | _per_environment(usable) | thought_metrics(turns["thought"].to_pylist())
+
+
+def _per_environment(usable: pa.Table) -> dict[str, float]:
+    """Success, return and kept groups of each environment, where there are several."""
+    names = sorted(_plain(usable["environment"]).unique().to_pylist())
+    metrics: dict[str, float] = {}
+    for name in names if len(names) > 1 else ():
+        own = usable.filter(pc.equal(_plain(usable["environment"]), name))
+        metrics[f"success/{name}"] = _mean(own["success"])
+        metrics[f"return/{name}"] = _mean(own["return"])
+        metrics[f"groups/{name}"] = float(len(own["group"].unique()))
+        metrics[f"groups_kept/{name}"] = float(len(own.filter(own["kept"])["group"].unique()))
+    return metrics
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _mean(column: pa.ChunkedArray) -> float:

@@ -50,6 +50,10 @@ class TrackingConfig(_Section):
     experiment: ExperimentConfig = ExperimentConfig()
     run: RunNameConfig = RunNameConfig()
     disable_tracking: DisableConfig = DisableConfig()
+    trace_share: float = Field(default=0.01, ge=0, le=1)
+    """Share of each evaluation's trajectories that become traces, at least one; 0: none. One costs about 0.2 s."""
+    system_metrics_seconds: float | None = Field(default=30.0, gt=0)
+    """Interval of MLflow's system metrics (processor, memory, disk, and GPU load and power); null: none."""
 
 
 class UiConfig(_Section):

@@ -7,19 +7,21 @@ written again from the files, and gives the same rows.
 from __future__ import annotations
 
 import atexit
-import functools
 import logging
 import math
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from starpo.config import EXTENDABLE, flatten
 from starpo.runs import RunRecord
+from starpo.tracking.harmless import harmless
+from starpo.tracking.lineage import log_lineage
 from starpo.tracking.mlflow_config import MlflowConfig
-from starpo.tracking.mlflow_store import open_store
+from starpo.tracking.mlflow_store import open_store, study_run, watch_system
+from starpo.tracking.registry import CANDIDATE, register, set_alias
+from starpo.tracking.traces import Key, log_traces, sampled_keys
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -29,11 +31,6 @@ logger = logging.getLogger(__name__)
 
 EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-_FAILURES_IN_A_ROW = 3
-"""Then MLflow is left alone: each attempt may wait out a database timeout."""
 _PARAMS_PER_CALL = 100
 """MLflow's limit for one batch."""
 _METRICS_PER_CALL = 1000
@@ -42,26 +39,6 @@ _PARAM_LENGTH = 6000
 """MLflow's limit for a parameter's text."""
 _AXES = {"timestamp", "iteration", "policy_step", "temperature"}
 """Numbers that say where a metric belongs and are none themselves."""
-
-
-def _harmless(
-    method: Callable[Concatenate[MlflowMirror, _P], _R],
-) -> Callable[Concatenate[MlflowMirror, _P], _R | None]:
-    """Turn every exception of a mirror's method into one warning per mirror."""
-
-    @functools.wraps(method)
-    def wrapped(self: MlflowMirror, *args: _P.args, **kwargs: _P.kwargs) -> _R | None:
-        if self._failures >= _FAILURES_IN_A_ROW:
-            return None
-        try:
-            result = method(self, *args, **kwargs)
-        except Exception as error:
-            self._failed(method.__name__, error)
-            return None
-        self._failures = 0
-        return result
-
-    return wrapped
 
 
 class MlflowMirror:
@@ -79,8 +56,9 @@ class MlflowMirror:
         self._experiment_id = ""
         self._run_id: str | None = None
         self._policies: dict[int, str] = {}
-        self._failures = 0
-        self._warned = False
+        self._system: Any = None
+        self.failures = 0
+        self.warned = False
         self._pid = os.getpid()
 
     @property
@@ -88,13 +66,26 @@ class MlflowMirror:
         """MLflow's id of the run, once begun."""
         return self._run_id
 
-    @_harmless
+    @harmless
     def begin(
-        self, record: RunRecord, parameters: dict[str, Any], tags: dict[str, str] | None = None
+        self,
+        record: RunRecord,
+        parameters: dict[str, Any],
+        tags: dict[str, str] | None = None,
+        *,
+        study: str | None = None,
+        parent: str | None = None,
     ) -> str | None:
         """Start the run, or continue ``record.mlflow_run_id`` where the store still has it.
 
         Parameters that may be extended are tags, because MLflow's params cannot change.
+
+        Args:
+            record: what the project knows about the run.
+            parameters: resolved, nested.
+            tags: more tags.
+            study: the run is nested in this study's parent run, which is made if there is none.
+            parent: MLflow run that it is nested in otherwise, such as the training that an evaluation is of.
 
         Returns:
             the MLflow run's id, for the record; None if MLflow failed or the pipeline is not tracked.
@@ -107,6 +98,9 @@ class MlflowMirror:
         flat = flatten(parameters)
         extendable = {".".join(key): str(value) for key, value in flat.items() if key in EXTENDABLE}
         all_tags = extendable | self._tags(record) | (tags or {})
+        above = study_run(client, self._experiment_id, study) if study else parent
+        if above is not None:
+            all_tags["mlflow.parentRunId"] = above
         if run_id is None:
             name = self._config.tracking.run.name or record.name
             run_id = client.create_run(self._experiment_id, run_name=name, tags=all_tags).info.run_id
@@ -117,9 +111,12 @@ class MlflowMirror:
         self._run_id = run_id
         atexit.register(self.close)
         self._log_params(client, run_id, {".".join(k): v for k, v in flat.items() if k not in EXTENDABLE})
+        seconds = self._config.tracking.system_metrics_seconds
+        if seconds is not None:
+            self._system = watch_system(run_id, self._config.tracking_uri(self._root), seconds)
         return run_id
 
-    @_harmless
+    @harmless
     def log_iteration(self, metrics: dict[str, Any], step: int) -> None:
         """The numbers of one iteration, in one call.
 
@@ -130,7 +127,7 @@ class MlflowMirror:
         """
         self._log_numbers(metrics, step, "", int(metrics["timestamp"]))
 
-    @_harmless
+    @harmless
     def log_evaluation(
         self, suite: str, step: int, summary: dict[str, Any], parquet_path: Path | None = None
     ) -> None:
@@ -151,7 +148,7 @@ class MlflowMirror:
         if parquet_path is not None:
             self._client.log_artifact(self._run_id, str(parquet_path), f"evaluation/{suite}")
 
-    @_harmless
+    @harmless
     def log_policy(self, directory: Path, step: int, harness: dict[str, Any]) -> str | None:
         """A policy as MLflow model: the Hugging Face folder as it is, ``harness.json`` beside the weights.
 
@@ -188,7 +185,7 @@ class MlflowMirror:
         self._policies[step] = model_id
         return model_id
 
-    @_harmless
+    @harmless
     def log_comparison(self, comparisons: list[dict[str, Any]], step: int) -> None:
         """First against last policy: ``comparison.json`` and metrics ``comparison/<suite>-t<T>/<key>``.
 
@@ -206,7 +203,66 @@ class MlflowMirror:
             self._log_numbers(news, step, prefix, time.time_ns() // 1_000_000)
         self._client.log_dict(self._run_id, {"comparisons": comparisons}, "comparison.json")
 
-    @_harmless
+    @harmless
+    def log_traces(self, suite: str, step: int, parquet_path: Path, seconds: dict[Key, list[float]]) -> int:
+        """A share (``tracking.trace_share``) of a suite's trajectories as traces; returns how many.
+
+        Args:
+            suite: folder name, with temperature.
+            step: iterations behind the policy.
+            parquet_path: the evaluated turns.
+            seconds: wall-clock time of each turn by (group, member).
+        """
+        share = self._config.tracking.trace_share
+        if self._client is None or self._run_id is None or not share:
+            return 0
+        import mlflow  # noqa: PLC0415
+
+        from starpo.data.reading import read_table  # noqa: PLC0415
+
+        mlflow.set_tracking_uri(self._config.tracking_uri(self._root))
+        table = read_table(parquet_path, "turns")
+        name = self._client.get_run(self._run_id).info.run_name
+        return log_traces(
+            table,
+            sampled_keys(table, share),
+            experiment_id=self._experiment_id,
+            run_id=self._run_id,
+            session=f"{name}/{suite}/step_{step:04d}",
+            seconds=seconds,
+        )
+
+    @harmless
+    def register_candidate(self, environment: str, run: str, iteration: int) -> str | None:
+        """The logged policy of ``iteration`` as the environment's candidate in the Model Registry."""
+        model_id = self._policies.get(iteration)
+        if self._client is None or self._run_id is None or model_id is None:
+            return None
+        version = register(
+            self._client,
+            environment=environment,
+            model_id=model_id,
+            run_id=self._run_id,
+            run=run,
+            iteration=iteration,
+        )
+        set_alias(self._client, environment, CANDIDATE, version)
+        return version
+
+    @harmless
+    def log_data(self, run: str) -> dict[str, str]:
+        """The run's trajectories as dataset inputs with DVC's hashes, by data layer."""
+        if self._client is None or self._run_id is None:
+            return {}
+        return log_lineage(self._client, self._run_id, self._root, run)
+
+    @harmless
+    def log_folder(self, folder: Path, name: str) -> None:
+        """All files of ``folder`` as the artefact folder ``name``; those of an earlier call are replaced."""
+        if self._client is not None and self._run_id is not None:
+            self._client.log_artifacts(self._run_id, str(folder), name)
+
+    @harmless
     def end(self, status: EndStatus) -> None:
         """End the run; a second call does nothing."""
         if self._client is None or self._run_id is None:
@@ -214,26 +270,15 @@ class MlflowMirror:
         client, run_id = self._client, self._run_id
         self._client = self._run_id = None
         atexit.unregister(self.close)
+        if self._system is not None:
+            self._system.finish()
+            self._system = None
         client.set_terminated(run_id, status)
 
     def close(self) -> None:
         """End a run that nobody ended as KILLED; a forked process leaves its parent's run alone."""
         if os.getpid() == self._pid:
             self.end("KILLED")
-
-    def _failed(self, what: str, error: Exception) -> None:
-        self._failures += 1
-        level = logging.DEBUG if self._warned else logging.WARNING
-        self._warned = True
-        logger.log(
-            level,
-            "MLflow: %s failed (%s: %s). The run goes on and its files are complete; further failures "
-            "are not reported, and after %d in a row MLflow is left alone.",
-            what,
-            type(error).__name__,
-            str(error).partition("\n")[0],
-            _FAILURES_IN_A_ROW,
-        )
 
     @staticmethod
     def _exists(client: MlflowClient, run_id: str | None) -> bool:

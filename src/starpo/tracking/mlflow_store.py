@@ -49,6 +49,29 @@ def open_store(root: Path, config: MlflowConfig) -> tuple[MlflowClient, str]:
         return client, client.create_experiment(name, artifact_location=place)
 
 
+def study_run(client: MlflowClient, experiment_id: str, study: str) -> str:
+    """Id of the run that stands for ``study`` and holds its trainings; made at first use."""
+    safe = study.replace("'", "")
+    found = client.search_runs([experiment_id], f"tags.`starpo.study_parent` = '{safe}'", max_results=1)
+    if found:
+        return str(found[0].info.run_id)
+    tags = {"starpo.study_parent": safe, "mlflow.source.name": "study"}
+    run = client.create_run(experiment_id, run_name=safe, tags=tags)
+    # It does nothing itself; a run without an end would look unfinished for ever.
+    client.set_terminated(run.info.run_id, "FINISHED")
+    return str(run.info.run_id)
+
+
+def watch_system(run_id: str, uri: str, seconds: float) -> Any:
+    """MLflow's monitor of processor, memory, disk and GPU for a run, started; ``finish()`` ends it."""
+    from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor  # noqa: PLC0415
+
+    logging.getLogger("mlflow.system_metrics").setLevel(logging.ERROR)
+    monitor = SystemMetricsMonitor(run_id, sampling_interval=seconds, resume_logging=True, tracking_uri=uri)
+    monitor.start()
+    return monitor
+
+
 def upload_policy(
     client: MlflowClient,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -47,6 +47,7 @@ class IterationProgress:
         self._clock = clock
         self._start = clock()
         self._reported = 0
+        self._stopped = False
 
     def begin(self) -> None:
         """Start the clock again: what came before the first iteration says nothing about the time left."""
@@ -54,7 +55,7 @@ class IterationProgress:
             self._start = self._clock()
 
     def report(self, metrics: dict[str, Any]) -> None:
-        """Print the line of a finished iteration.
+        """Print the line of a finished iteration; of those after a stop, which do nothing, only the first.
 
         Args:
             metrics: ``iteration``, ``status`` and the keys of ``COLUMNS``.
@@ -62,6 +63,9 @@ class IterationProgress:
         self._reported += 1
         number = int(metrics["iteration"]) + 1
         status = str(metrics.get("status", ""))
+        if status == "stopped" and self._stopped:
+            return
+        self._stopped = status == "stopped"
         parts = [f"{number:>{len(str(self._total))}}/{self._total} {status}".rstrip()]
         for name, (label, form) in COLUMNS.items():
             value = metrics.get(name)
@@ -85,13 +89,19 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def before_after_table(comparisons: list[dict[str, Any]]) -> Table:
+def before_after_table(comparisons: list[dict[str, Any]], between: Sequence[str] | None = None) -> Table:
     """First against last policy: a row per suite and temperature, for the first 256 prompts and for all.
 
     Args:
         comparisons: results of ``compare``.
+        between: names of the policies before and after, where they are not one run's first and last.
     """
-    table = Table(title="Success before and after", box=None, pad_edge=False)
+    title = (
+        f"Success of {between[0]} (before) and {between[1]} (after)"
+        if between
+        else "Success before and after"
+    )
+    table = Table(title=title, box=None, pad_edge=False)
     table.add_column("suite", no_wrap=True)
     for name in ("T", "n", "before", "after", "difference"):
         table.add_column(name, justify="right", no_wrap=True)

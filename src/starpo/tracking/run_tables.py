@@ -71,16 +71,16 @@ class Run:
             suite: ``test``, which is all its temperatures, or ``test-t0_5``; None: all.
             step: policy step; None: all.
         """
-        frames = []
-        for folder, number, path in self._evaluations(suite, step, ".parquet"):
-            table = read_table(path, "turns")
-            size = table.num_rows
-            frames.append(
-                table.add_column(
-                    0, "suite", pa.array([folder] * size, pa.string()).dictionary_encode()
-                ).add_column(1, "step", pa.array([number] * size, pa.int32()))
-            )
-        return _frame(frames)
+        found = self._evaluations(suite, step, ".parquet")
+        return _frame([_placed(read_table(path, "turns"), folder, number) for folder, number, path in found])
+
+    def failures(self, suite: str | None = None, step: int | None = None) -> pd.DataFrame:
+        """What failed evaluated trajectories are put down to (``LABELS``), with ``suite`` and ``step`` in front."""
+        found = [
+            (folder, number, path.with_name(f"labels_{path.stem.rpartition('_')[2]}.parquet"))
+            for folder, number, path in self._evaluations(suite, step, ".parquet")
+        ]
+        return _frame([_placed(read_table(path, "labels"), folder, number) for folder, number, path in found])
 
     def evaluation_summary(self) -> pd.DataFrame:
         """One row per suite and policy step: ``suite`` (folder), ``step`` and the keys of ``METRICS``."""
@@ -145,6 +145,13 @@ def _numbered(folder: Path, pattern: str) -> dict[int, Path]:
         for path in folder.glob(pattern)
         if (digits := path.stem.rpartition("_")[2]).isdecimal() and path.is_file()
     }
+
+
+def _placed(table: pa.Table, suite: str, step: int) -> pa.Table:
+    """``table`` after the columns ``suite`` and ``step``."""
+    names = pa.array([suite] * table.num_rows, pa.string()).dictionary_encode()
+    steps = pa.array([step] * table.num_rows, pa.int32())
+    return table.add_column(0, "suite", names).add_column(1, "step", steps)
 
 
 def _frame(tables: list[pa.Table]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 
@@ -19,7 +20,7 @@ def thought_metrics(thoughts: Sequence[str | None]) -> dict[str, float]:
         return {}
     texts = [thought or "" for thought in thoughts]
     words = [text.split() for text in texts]
-    pairs = [frozenset(zip(each, each[1:], strict=False)) or frozenset(each) for each in words]
+    pairs = [frozenset(itertools.pairwise(each)) or frozenset(each) for each in words]
     half = len(texts) // 2
     similar = (
         [_jaccard(one, other) for one, other in zip(pairs, pairs[half:], strict=False)] if half else [1.0]

@@ -1,0 +1,41 @@
+"""A policy by the name a person gives: ``RUN``, ``RUN@ITERATION``, ``candidate`` or ``champion``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starpo.errors import UserError
+from starpo.learning.policy import MODEL, Policy
+from starpo.run_paths import MODELS
+from starpo.runs import read_record
+from starpo.tracking.registry import ALIASES, find
+from starpo.tracking.store_of_project import project_store
+
+
+def named_policy(root: Path, name: str, environment: str | None = None) -> Policy:
+    """The stored policy called ``name``.
+
+    Args:
+        root: the project.
+        name: an alias of the registry, ``RUN`` (its newest stored policy) or ``RUN@ITERATION``.
+        environment: which registered model an alias is looked up in; None: the only one there is.
+
+    Raises:
+        UserError: nothing is called so; the message lists what is there.
+    """
+    if name in ALIASES:
+        client, _ = project_store(root)
+        return Policy.open(find(client, name, environment).directory)
+    run, _, iteration = name.partition("@")
+    read_record(root, run)  # refuses an unknown run and lists the known ones
+    folder = root / MODELS / run
+    if iteration:
+        if not iteration.isdecimal():
+            raise UserError(f"{name!r}: after @ comes an iteration, such as {run}@50")
+        policy = Policy.open(folder / f"policy_{int(iteration):04d}")
+        policy.model_directory  # noqa: B018 - refuses pruned weights with a remedy
+        return policy
+    stored = [path for path in sorted(folder.glob("policy_*")) if (path / MODEL).exists()]
+    if not stored:
+        raise UserError(f"run {run!r} has no stored policy in {folder}")
+    return Policy.open(stored[-1])
