@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
-from starpo.config import AgentConfig, EngineConfig, EnvironmentConfig, RolloutConfig, RunConfig
+from starpo.config import (
+    AgentConfig,
+    EngineConfig,
+    EnvironmentConfig,
+    FilterConfig,
+    GatesConfig,
+    RewardConfig,
+    RolloutConfig,
+    RunConfig,
+)
+from starpo.data.resampling import draw_until_enough
 from starpo.data.schemas import TURNS
+from starpo.data.scoring import mark_kept, score_rollouts
 from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.splits import Split
 from starpo.learning.policy import Policy
@@ -21,8 +34,15 @@ def generate_rollouts(
     agent: AgentConfig,
     engine: EngineConfig,
     rollout: RolloutConfig,
+    reward: RewardConfig,
+    filter: FilterConfig,
+    gates: GatesConfig,
 ) -> pa.Table:
-    """One iteration's trajectories on training instances; an empty table once the run has stopped."""
+    """One iteration's trajectories on training instances; an empty table once the run has stopped.
+
+    With ``filter.resample`` they are scored and filtered at once, to see whether further groups are needed; the
+    verdict that counts is that of the reward and filter nodes on the whole table, which is the same.
+    """
     if policy.manifest["status"] == "stopped":
         return TURNS.empty_table()
     serving = host.serve(policy, engine, agent)
@@ -37,8 +57,17 @@ def generate_rollouts(
         group_size=rollout.group_size,
         temperature=rollout.temperature,
         top_p=rollout.top_p,
+        mixture=tuple(environment.mixture or ()),
     )
-    trajectories = play(serving.engine, plan, agent, serving.template)
-    return trajectories_to_table(
-        trajectories, policy_step=policy.step, temperature=rollout.temperature, top_p=rollout.top_p
-    )
+    places = host.environments(environment, agent)
+
+    def draw(number: int) -> pa.Table:
+        trajectories = play(serving.engine, replace(plan, round=number), agent, serving.template, places)
+        return trajectories_to_table(
+            trajectories, policy_step=policy.step, temperature=rollout.temperature, top_p=rollout.top_p
+        )
+
+    def judge(turns: pa.Table) -> pa.Table:
+        return mark_kept(score_rollouts(turns, reward, gates, environment), filter)
+
+    return draw_until_enough(draw, judge, filter.resample)

@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     DEMONSTRATION = 5  # the warm start's demonstrations
     SHUFFLE = 6  # order of mini-batches
     BOOTSTRAP = 7  # resampling for intervals
+    MIXTURE = 8  # which environment each group of an iteration plays
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.registry import make
 from starpo.learning.batching import sequences_of
 from starpo.learning.policy import Policy
-from starpo.rollout.episodes import begin_episodes, run_episodes
+from starpo.rollout.episodes import begin_episodes, reading_of, run_episodes
+from starpo.rollout.stage import Stage
 
 REPLIES = [
     "<think>look</think><answer>Up</answer>",
@@ -29,8 +30,9 @@ def played(policy: Policy) -> tuple[Trajectory, ScriptedEngine, list[list[int]]]
         for text, stop in zip(REPLIES, stopped, strict=True)
     ]
     engine = ScriptedEngine(lambda request: (replies[request], stopped[request]))
-    episodes = begin_episodes(plan(groups=1, group_size=1, seed=1), agent(), template)
-    (trajectory,) = run_episodes(engine, episodes, temperature=1.0, top_p=1.0)
+    stage = Stage(reading_of(agent()))
+    episodes = begin_episodes(plan(groups=1, group_size=1, seed=1), agent(), template, stage)
+    (trajectory,) = run_episodes(engine, episodes, stage, temperature=1.0, top_p=1.0)
     return trajectory, engine, replies
 
 

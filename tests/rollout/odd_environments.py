@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any
 
 import numpy as np
@@ -55,3 +57,69 @@ class Finishing(Counter):
         observation, reward, *_ = super()._act(action)
         won = action == "Add"
         return observation, reward, won, not won, {"success": won, "effective": True}
+
+
+class Broken(Counter):
+    """Fails in ways that an argument names, in a share of its episodes that the luck decides.
+
+    ``where``: ``reset`` or ``step``. ``how``: ``raise``, ``exit`` (the process ends) or ``hang``.
+    """
+
+    def __init__(self, *, where: str, how: str, one_in: int = 2) -> None:
+        super().__init__()
+        self._where, self._how, self._one_in = where, how, one_in
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        result = super().reset(seed=seed, options=options)
+        # The scout that draws instances has no luck of its own and never fails.
+        doomed = options is not None and self.dynamics.integers(self._one_in) == 0
+        self._doomed = bool(doomed)
+        if self._doomed and self._where == "reset":
+            self._fail()
+        return result
+
+    def _act(self, action: str) -> StepResult:
+        if self._doomed and self._where == "step" and action == "Wait":
+            self._fail()
+        return super()._act(action)
+
+    def _fail(self) -> None:
+        if self._how == "exit":
+            os._exit(3)
+        if self._how == "hang":
+            time.sleep(3600)
+        raise KeyError("a bug in the environment")
+
+
+class Bad(Counter):
+    """``reset`` fails always, also for the scout."""
+
+    def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        raise OSError("no such map")
+
+
+class Inventive(Counter):
+    """Matches an action that it does not know."""
+
+    def match_action(self, text: str) -> str | None:
+        return "Fly"
+
+
+class Moody(Counter):
+    """Breaks the rule that seeds and actions decide everything."""
+
+    def _act(self, action: str) -> StepResult:
+        observation, *rest = super()._act(action)
+        return (f"{observation} {os.getpid()}", *rest)  # type: ignore[return-value]
+
+
+class MoodyExit(Moody):
+    """The same, and ``Add`` in an episode with an even coin ends the process."""
+
+    def _act(self, action: str) -> StepResult:
+        result = super()._act(action)
+        if action == "Add" and self.count % 2 == 0:
+            os._exit(4)
+        return result

@@ -93,6 +93,8 @@ class Trajectory:
     """Why the trajectory ended."""
     error: str = ""
     """Text of the environment's exception, where one ended it."""
+    seconds: list[float] = field(default_factory=list, compare=False)
+    """Wall-clock time of each turn, from its request to its environment's answer; in no table, since clocks differ."""
 
     def token_ids(self) -> list[int]:
         """The chain: all context and sampled ids in order."""

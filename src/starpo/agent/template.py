@@ -12,7 +12,11 @@ from typing import Any
 
 from starpo.errors import UserError
 
-_SYSTEM, _USER, _REPLY, _NEXT = "\x02SYS\x03", "\x02USR\x03", "\x02RPL\x03", "\x02NXT\x03"
+#: Contents that no template has of its own.
+SYSTEM, USER, REPLY, NEXT = "\x02SYS\x03", "\x02USR\x03", "\x02RPL\x03", "\x02NXT\x03"
+#: The messages before a first reply, and those before a second one.
+FIRST = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}]
+BOTH = [*FIRST, {"role": "assistant", "content": REPLY}, {"role": "user", "content": NEXT}]
 
 
 @dataclass(frozen=True)
@@ -42,20 +46,20 @@ class ChatTemplate:
                 f"{tokenizer.name_or_path}: the tokenizer has no chat template; "
                 "use an instruction-tuned model or add a chat_template to tokenizer_config.json"
             )
-        first = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _USER}]
-        both = [*first, {"role": "assistant", "content": _REPLY}, {"role": "user", "content": _NEXT}]
-        opening = tokenizer.apply_chat_template(first, tokenize=False, add_generation_prompt=True)
-        whole = tokenizer.apply_chat_template(both, tokenize=False, add_generation_prompt=True)
+        opening, whole = rendered(tokenizer, FIRST), rendered(tokenizer, BOTH)
         try:
-            before, rest = opening.split(_SYSTEM)
-            middle, after_user = rest.split(_USER)
-            history, tail = whole.split(_REPLY)
-            between = tail.split(_NEXT)[0]
+            before, rest = opening.split(SYSTEM)
+            middle, after_user = rest.split(USER)
+            history, tail = whole.split(REPLY)
+            between = tail.split(NEXT)[0]
         except ValueError:
             raise UserError(
                 f"{tokenizer.name_or_path}: its chat template drops or repeats messages; "
                 "system, user and assistant messages must each appear once"
             ) from None
+        if opening == rendered(tokenizer, FIRST, prompt=False) and history.startswith(opening):
+            # No generation prompt: the header of a reply is what stands before one in a conversation.
+            after_user, opening = history.split(USER)[1], history
         pieces = (tuple(_with_specials(tokenizer, text)) for text in (before, middle, after_user, between))
         before_system, system_to_user, user_to_reply, reply_to_user = pieces
         if not reply_to_user:
@@ -63,7 +67,7 @@ class ChatTemplate:
         stops = {reply_to_user[0]}
         if tokenizer.eos_token_id is not None:
             stops.add(tokenizer.eos_token_id)
-        keeps = _thought_survives(tokenizer, first) and history == opening
+        keeps = thought_survives(tokenizer) and history == opening
         return cls(
             before_system,
             system_to_user,
@@ -113,10 +117,22 @@ def _with_specials(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 
-def _thought_survives(tokenizer: Any, first: list[dict[str, str]]) -> bool:
+def rendered(tokenizer: Any, messages: list[dict[str, str]], *, prompt: bool = True) -> str:
+    """Text of ``messages`` in the tokenizer's template, with the generation prompt after it if ``prompt``.
+
+    Raises ``UserError`` where the template refuses them, as some do a system message.
+    """
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt))
+    except Exception as error:  # templates are programs and raise what they like
+        roles = ", ".join(message["role"] for message in messages)
+        raise UserError(
+            f"{tokenizer.name_or_path}: its chat template refuses the messages {roles} ({error}); "
+            "use a model with system messages or change chat_template in tokenizer_config.json"
+        ) from None
+
+
+def thought_survives(tokenizer: Any) -> bool:
     """Whether an earlier turn's ``<think>`` part is still rendered once a later turn follows."""
     reply = {"role": "assistant", "content": "<think>\x02THT\x03</think>\x02ANS\x03"}
-    whole = tokenizer.apply_chat_template(
-        [*first, reply, {"role": "user", "content": _NEXT}], tokenize=False, add_generation_prompt=True
-    )
-    return "\x02THT\x03" in whole
+    return "\x02THT\x03" in rendered(tokenizer, [*FIRST, reply, BOTH[-1]])

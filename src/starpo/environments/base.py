@@ -54,16 +54,30 @@ class TextEnvironment(gymnasium.Env[str, str]):
         """Do the named action. Raises ``RuntimeError`` after the episode ended, ``ValueError`` on an unknown name."""
         if self._over:
             raise RuntimeError(f"{type(self).__name__}: step after the episode ended; call reset first")
-        if self.action_names and action not in self.action_names:
-            raise ValueError(f"{type(self).__name__}: unknown action {action!r}, one of {self.action_names}")
-        observation, reward, terminated, truncated, info = self._act(action)
-        self._over = terminated or truncated
-        return observation, reward, terminated, truncated, info
+        names = self.action_names
+        if action not in names and names:
+            raise ValueError(f"{type(self).__name__}: unknown action {action!r}, one of {names}")
+        result = self._act(action)
+        self._over = result[2] or result[3]
+        return result
 
     def match_action(self, text: str) -> str | None:
-        """The legal action that ``text`` names (case and outer blanks ignored), or None."""
+        """The legal action that ``text`` names (case and outer blanks ignored), or None.
+
+        Where actions are free text (no ``action_names``), the text itself without its outer blanks.
+        """
+        if not self.action_names:
+            return text.strip() or None
         wanted = text.strip().casefold()
         return next((name for name in self.action_names if name.casefold() == wanted), None)
+
+    def random_action(self, draw: np.random.Generator) -> str:
+        """A uniformly drawn legal action of the present state; environments with free text define their own."""
+        if not self.action_names:
+            raise NotImplementedError(
+                f"{type(self).__name__}: free-text actions need a random_action of their own"
+            )
+        return self.action_names[int(draw.integers(len(self.action_names)))]
 
     @abstractmethod
     def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, Final
 
@@ -45,6 +46,23 @@ def check_step(name: str, result: Any) -> tuple[str, float, bool, bool, dict[str
     _check_type(name, "step info['success']", info.get("success"), bool)
     _check_type(name, "step info['effective']", info.get("effective"), bool)
     return observation, reward, terminated, truncated, info
+
+
+def check_action(name: str, env: TextEnvironment, action: Any) -> str:
+    """``action`` of ``match_action`` if it is one of ``action_names`` (or free text), else ``ContractError``."""
+    _check_type(name, "match_action's result", action, str)
+    if env.action_names and action not in env.action_names:
+        raise _error(name, "match_action's result", action, f"None or one of action_names {env.action_names}")
+    return str(action)
+
+
+def plain_info(name: str, info: dict[str, Any]) -> dict[str, Any]:
+    """``info`` as the table stores it: JSON values, what is none as text. Raises ``ContractError``."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(info, sort_keys=True, default=str))
+    except (TypeError, ValueError) as error:
+        raise ContractError(f"environment {name!r}: step info cannot be written as JSON ({error})") from error
+    return plain
 
 
 def check_environment(env: TextEnvironment, *, name: str | None = None, seed: int = 0) -> None:

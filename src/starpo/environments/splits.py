@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
 from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import check_reset
 from starpo.seeds import Purpose, SeedKey
 
 
@@ -50,6 +51,10 @@ class Instance:
     observation: str  # first observation, the identity of the instance
 
 
+class NoInstanceError(RuntimeError):
+    """A split holds no instance, or hardly any."""
+
+
 def split_of(observation: str) -> Split:
     """The split of an instance, from a stable hash of its first observation.
 
@@ -75,15 +80,20 @@ def draw_instance(env: TextEnvironment, *, split: Split, key: SeedKey) -> Instan
     """Draw the instance that ``key`` names from ``split`` by rejection; ``env`` is left reset to it.
 
     Only the run seed, stream, iteration, group and round of ``key`` matter: all members of a group and all
-    their turns draw the same instance. Raises ``RuntimeError`` after ``MAX_ATTEMPTS`` misses.
+    their turns draw the same instance. Raises ``NoInstanceError`` after ``MAX_ATTEMPTS`` misses, and what ``reset``
+    raises with the seed in a note.
     """
     wanted = Split(split)
     for attempt in range(MAX_ATTEMPTS):
         seed = dataclasses.replace(key, purpose=Purpose.INSTANCE, member=0, turn=0, attempt=attempt).integer()
-        observation, _ = env.reset(seed=seed)
+        try:
+            observation, _ = check_reset(type(env).__name__, env.reset(seed=seed))
+        except Exception as error:
+            error.add_note(f"reset(seed={seed})")
+            raise
         if split_of_environment(env, observation) is wanted:
             return Instance(seed=seed, attempt=attempt, observation=observation)
-    raise RuntimeError(
+    raise NoInstanceError(
         f"{type(env).__name__}: no instance of split {wanted.value!r} in {MAX_ATTEMPTS} seeds; it has too "
         "few distinct first observations. Widen its arguments or give it a declared_split method."
     )

@@ -1,0 +1,127 @@
+"""One trajectory in the making: a chain of token ids, turn by turn, under the agent's limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from starpo.agent.prompt import system_message, user_message
+from starpo.agent.records import StopReason, Trajectory, Turn
+from starpo.agent.template import ChatTemplate
+from starpo.config import AgentConfig
+from starpo.rollout.engine import Completion, Sampling
+from starpo.rollout.stage import Opening, Outcome
+from starpo.seeds import Purpose, SeedKey
+
+
+class Episode:
+    """One trajectory in the making: a token chain and the agent's limits. Its environment is elsewhere."""
+
+    def __init__(
+        self,
+        trajectory: Trajectory,
+        opening: Opening,
+        key: SeedKey,
+        agent: AgentConfig,
+        template: ChatTemplate,
+    ) -> None:
+        self.trajectory = trajectory
+        self._key = key
+        self._agent = agent
+        self._template = template
+        self._prefill = template.content("<think>") if agent.prefill_think else []
+        self._observation = opening.observation
+        self._actions_left = agent.max_actions
+        first = template.opening(
+            system_message(opening.rules, agent), user_message(self._observation, self._actions_left)
+        )
+        self.chain: list[int] = []
+        self._context: list[int] = [*first, *self._prefill]
+        self._seed = 0
+        self._asked = 0.0
+
+    def begin_turn(self) -> int:
+        """Add the next context to the chain; returns the tokens left for sampling, 0 ends the trajectory."""
+        room = self._agent.max_tokens_per_trajectory - len(self.chain) - len(self._context)
+        if room < 1:
+            self.trajectory.stop_reason = StopReason.LENGTH
+            self._mark_truncated()
+            return 0
+        self.chain += self._context
+        return room
+
+    def next_request(self, sampling: Sampling) -> tuple[list[int], Sampling] | None:
+        """Prompt and sampling of the next turn, or None when the trajectory's tokens are used up."""
+        room = self.begin_turn()
+        if not room:
+            return None
+        self._seed = dataclasses.replace(
+            self._key, purpose=Purpose.SAMPLING, turn=len(self.trajectory.turns)
+        ).integer()
+        limit = min(room, self._agent.max_tokens_per_turn)
+        self._asked = time.perf_counter()
+        return self.chain, dataclasses.replace(sampling, max_tokens=limit, seed=self._seed)
+
+    def response(self, completion: Completion) -> tuple[str, int]:
+        """Text of a turn's sampled tokens, and how many actions it may do."""
+        text = ("<think>" if self._agent.prefill_think else "") + self._template.text(
+            list(completion.token_ids)
+        )
+        return text, min(self._agent.max_actions_per_turn, self._actions_left)
+
+    def receive(self, completion: Completion, outcome: Outcome) -> None:
+        """Record this turn's sampled tokens and what came of them; prepare the next context or end."""
+        self.chain.extend(completion.token_ids)
+        if outcome.error:
+            self.trajectory.error = outcome.error
+        seen = outcome.observation if outcome.executed else self._observation
+        turn = Turn(
+            observation=self._observation,
+            context_ids=tuple(self._context),
+            response_ids=completion.token_ids,
+            response_logprobs=completion.logprobs,
+            response=self.response(completion)[0],
+            stop_reason=StopReason.STOP if completion.stopped else StopReason.LENGTH,
+            sampling_seed=self._seed,
+            thought=outcome.thought,
+            actions=outcome.actions,
+            format_valid=outcome.format_valid,
+            executed=outcome.executed,
+            reward=outcome.reward,
+            effective=outcome.effective,
+            next_observation=seen,
+            terminated=outcome.terminated,
+            truncated=outcome.truncated,
+            success=outcome.success,
+            info=outcome.info,
+        )
+        self._observation = seen
+        self._actions_left -= len(outcome.executed)
+        self.trajectory.turns.append(turn)
+        self.trajectory.seconds.append(time.perf_counter() - self._asked)
+        self.trajectory.stop_reason = self._stop(turn)
+        if self.trajectory.stop_reason in {StopReason.TURN_LIMIT, StopReason.ACTION_LIMIT}:
+            self._mark_truncated()
+        if self.trajectory.stop_reason is None:
+            message = user_message(
+                self._observation, self._actions_left, previous_valid=bool(turn.executed or turn.format_valid)
+            )
+            self._context = [
+                *self._template.following(message, turn_end_sampled=completion.stopped),
+                *self._prefill,
+            ]
+
+    def _stop(self, turn: Turn) -> StopReason | None:
+        if self.trajectory.error:
+            return StopReason.ENVIRONMENT_ERROR
+        if turn.terminated or turn.truncated:
+            return StopReason.TERMINATED
+        if self._actions_left <= 0:
+            return StopReason.ACTION_LIMIT
+        if len(self.trajectory.turns) >= self._agent.max_turns:
+            return StopReason.TURN_LIMIT
+        return None
+
+    def _mark_truncated(self) -> None:
+        if self.trajectory.turns:
+            self.trajectory.turns[-1] = dataclasses.replace(self.trajectory.turns[-1], truncated=True)
