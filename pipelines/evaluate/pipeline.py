@@ -20,20 +20,20 @@ from starpo.run_paths import Source
 
 
 def evaluation_name(suite: str, temperature: float, iteration: int, prefix: str = "evaluation") -> str:
-    """Namespace of one evaluation: catalog names without ``.turns``, ``.summary`` or ``.labels``."""
+    """Namespace of one evaluation: catalog names without ``.turns``, ``.summary``, ``.labels``, ``.seconds``."""
     return f"{prefix}__{suite}__t{str(float(temperature)).replace('.', '_')}__{iteration:04d}"
 
 
 def evaluation_stage(
     suite: str, temperature: float, iteration: int, policy: str, *, prefix: str = "evaluation"
 ) -> Pipeline:
-    """One suite at one temperature: policy, the suite's reference -> turns, summary, labels."""
+    """One suite at one temperature: policy, the suite's reference -> turns and their seconds, summary, labels."""
     shared = ["params:evaluation", "params:environment", "params:agent"]
     nodes = [
         Node(
             _fixed(play_suite, suite=suite, temperature=temperature),
             inputs=["engine", "policy", *shared, "params:engine"],
-            outputs="turns",
+            outputs=["turns", "seconds"],
             name="play",
         ),
         Node(

@@ -120,8 +120,8 @@ def write_champion(root: Path, environment: str, champion: Champion) -> None:
     temporary.replace(path)
 
 
-def find_champion(root: Path, environment: str) -> Policy:
-    """The champion's policy, checked to be the recorded one.
+def find_champion(root: Path, environment: str, *, retrained: bool = False) -> Policy:
+    """The champion's policy, checked to be the recorded one; ``retrained``: or one trained anew under its name.
 
     Raises:
         UserError: no champion, no weights, or other weights than recorded.
@@ -136,7 +136,7 @@ def find_champion(root: Path, environment: str) -> Policy:
         raise UserError(
             f"{folder}: the champion's weights are not here; fetch them: dvc pull {folder.parent}"
         )
-    if (found := model_hash(folder)) != champion.sha256:
+    if not retrained and (found := model_hash(folder)) != champion.sha256:
         raise UserError(
             f"{folder / MODEL} has SHA-256 {found[:12]}…, {FILE} says {champion.sha256[:12]}…: "
             "this is not the champion. Fetch it again (dvc pull), or name the new one: starpo champion set"

@@ -54,13 +54,13 @@ def check(console: Console, root: Path, options: argparse.Namespace) -> int:
     names = [options.environment] if options.environment else list(read_champions(root))
     if not names:
         raise UserError("champion.json names no champion; name one: starpo champion set RUN@ITERATION")
-    dropped = [name for name in names if not _check_one(console, root, name, options.candidate)]
+    dropped = [name for name in names if not _check_one(console, root, name, options)]
     return DROPPED if dropped else 0
 
 
-def _check_one(console: Console, root: Path, environment: str, candidate: str | None) -> bool:
+def _check_one(console: Console, root: Path, environment: str, options: argparse.Namespace) -> bool:
     """False on a significant drop."""
-    policy = find_champion(root, environment)
+    policy = find_champion(root, environment, retrained=options.retrained)
     recorded = read_champions(root)[environment]
     fresh = _evaluate(root, policy, recorded.env, f"champion-{environment}")
     judgements = judge(recorded.suites, fresh)
@@ -68,7 +68,7 @@ def _check_one(console: Console, root: Path, environment: str, candidate: str | 
     if any(each.verdict == "worse" for each in judgements):
         console.print(f"{environment}: the champion is significantly worse than recorded", style="red")
         return False
-    challenger = _challenger(root, environment, candidate)
+    challenger = _challenger(root, environment, options.candidate)
     if challenger is None or model_hash(challenger.model_directory) == recorded.sha256:
         return True
     theirs = _evaluate(root, challenger, recorded.env, f"candidate-{environment}")

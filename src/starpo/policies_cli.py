@@ -47,6 +47,11 @@ def _add_champion(topics: Any, where: argparse.ArgumentParser) -> None:
     )
     check.add_argument("environment", nargs="?", help="default: every environment with a champion")
     check.add_argument("--candidate", help="RUN@ITERATION that may become champion")
+    check.add_argument(
+        "--retrained",
+        action="store_true",
+        help="accept other weights under the champion's name: the same training on another machine",
+    )
     champion.set_defaults(action=_champion)
 
 

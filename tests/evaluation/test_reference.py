@@ -11,11 +11,12 @@ from played import Dice, play, read
 
 from starpo.environments.registry import make
 from starpo.environments.solvers import Limits, optimal_actions
-from starpo.environments.splits import Instance
+from starpo.environments.splits import Instance, Split, draw_instance
 from starpo.errors import UserError
 from starpo.evaluation.glossary import MEASURED
 from starpo.evaluation.metrics import summarise
 from starpo.evaluation.reference import FLOOR_EPISODES, measured, on_scale, suite_reference
+from starpo.seeds import Purpose, SeedKey
 
 LIMITS = Limits(turns=5, actions_per_turn=5, actions=10)
 DICE = "played:Dice"
@@ -138,3 +139,14 @@ def test_a_reference_of_other_prompts_is_refused() -> None:
         measured(read(*rows), reference("sokoban"))
     with pytest.raises(UserError, match="only 1 prompts"):
         measured(read(*won("sokoban", 0, 1)), reference("sokoban", 1))
+
+
+def test_a_shop_has_a_floor_and_an_optimum_of_its_own():
+    env = make("webshop_easy")
+    instances = [
+        draw_instance(env, split=Split.TEST, key=SeedKey(0, Purpose.INSTANCE, "shop", group=group))
+        for group in range(8)
+    ]
+    found = suite_reference("webshop_easy", {}, instances, Limits(9, 1, 9), suite="shop", seed=0)
+    assert found["optimum_return"] == pytest.approx(1.0)
+    assert 0 <= found["floor_return"] < 0.3

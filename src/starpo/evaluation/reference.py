@@ -145,9 +145,10 @@ def _columns(end: str, found: Sequence[Expectation | None]) -> dict[str, list[fl
 
 
 def _simulate(env: TextEnvironment, instance: Instance, limits: Limits, key: SeedKey) -> Expectation | None:
-    """Mean of random episodes: the harness's limits used up with uniformly drawn legal actions."""
-    if not env.action_names:
-        return None
+    """Mean of random episodes: the harness's limits used up with uniformly drawn legal actions.
+
+    None where actions are free text and the environment knows no random ones.
+    """
     success, returns = np.zeros(FLOOR_EPISODES), np.zeros(FLOOR_EPISODES)
     for number in range(FLOOR_EPISODES):
         own = dataclasses.replace(key, attempt=number)
@@ -155,7 +156,10 @@ def _simulate(env: TextEnvironment, instance: Instance, limits: Limits, key: See
         draw = own.generator()
         env.reset(seed=instance.seed, options={"dynamics_seed": luck})
         for _ in range(limits.moves):
-            action = env.action_names[int(draw.integers(len(env.action_names)))]
+            try:
+                action = env.random_action(draw)
+            except NotImplementedError:
+                return None
             try:
                 _, reward, terminated, truncated, info = env.step(action)
             except Exception:  # an environment's own failure ends the episode, as it does in a rollout
