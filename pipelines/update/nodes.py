@@ -63,7 +63,7 @@ def update_policy(
     metrics |= rollout_metrics(rollouts, scored) | resampling_metrics(rollouts, rollout.groups)
     kept = scored.filter(pc.field("kept"))
     if not kept.num_rows:
-        seen = _observe(policy, metrics, monitor, rollout)
+        seen = _observe(policy, metrics, monitor)
         state = _interrupt(policy, seen, monitor, metrics)
         if state is None:
             enough = policy.counters["skipped"] + 1 >= run.max_skipped
@@ -78,7 +78,7 @@ def update_policy(
     result = actor.update(batch, seed=run.seed, iteration=policy.iteration)
     metrics["seconds_update"] = time.perf_counter() - started
     metrics |= result.metrics
-    seen = _observe(policy, metrics, monitor, rollout)
+    seen = _observe(policy, metrics, monitor)
     if (thrown := _interrupt(policy, seen, monitor, metrics)) is not None:
         actor.holds = ""  # what it has learned in this iteration is none of the run's policies
         return thrown, UPDATES.empty_table(), metrics | _stamp(thrown.status)
@@ -89,12 +89,10 @@ def update_policy(
     return state, updates_to_table(batch, result, policy), metrics | _stamp("trained")
 
 
-def _observe(
-    policy: Policy, metrics: dict[str, Any], config: MonitorConfig, rollout: RolloutConfig
-) -> MonitorState:
+def _observe(policy: Policy, metrics: dict[str, Any], config: MonitorConfig) -> MonitorState:
     """What the monitor knows after this iteration; its stages and new events go into ``metrics``."""
     before = MonitorState.model_validate(policy.monitor)
-    seen = observe(before, metrics, config, groups=rollout.groups)
+    seen = observe(before, metrics, config)
     metrics |= stages(seen) | {
         "monitor_events": [describe(event) for event in seen.events[len(before.events) :]]
     }

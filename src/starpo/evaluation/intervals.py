@@ -63,7 +63,7 @@ def mean_interval(values: ArrayLike, prompts: ArrayLike) -> Interval:
     """
     x, groups = _samples(values, prompts)
     mean = float(x.mean())
-    variance = _cluster_variance(x - mean, groups)
+    variance = cluster_variance(x - mean, groups)
     half = t_quantile(0.5 + CONFIDENCE / 2, len(np.unique(groups)) - 1) * math.sqrt(variance)
     return Interval(mean, mean - half, mean + half)
 
@@ -94,7 +94,7 @@ def proportion_interval(successes: ArrayLike, prompts: ArrayLike) -> Interval:
     if count == clusters or p in (0.0, 1.0) or clusters == 1:
         effective = float(clusters)
     else:
-        variance = _cluster_variance(x - p, groups)
+        variance = cluster_variance(x - p, groups)
         effective = min(p * (1 - p) / variance, count) if variance > 0 else float(count)
         effective *= (z / t_quantile(0.5 + CONFIDENCE / 2, clusters - 1)) ** 2
     centre = (p + z**2 / (2 * effective)) / (1 + z**2 / effective)
@@ -164,7 +164,7 @@ def pass_at_k(successes: ArrayLike, prompts: ArrayLike, k: int) -> Interval:
     return Interval(result.estimate, max(result.low, 0.0), min(result.high, 1.0))
 
 
-def _cluster_variance(residuals: NDArray[np.float64], groups: NDArray[np.int64]) -> float:
+def cluster_variance(residuals: NDArray[np.float64], groups: NDArray[np.int64]) -> float:
     """CR1 variance of a mean; infinite for a single cluster, whose residuals sum to 0 whatever they are."""
     _, index = np.unique(groups, return_inverse=True)
     sums = np.bincount(index, weights=residuals)

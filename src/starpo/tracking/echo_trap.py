@@ -8,14 +8,14 @@ Each indicator is compared with the run's own beginning, over a moving average:
 
     reference = mean over the first ``reference_iterations`` trained iterations
     value     = mean over the last ``window`` iterations
-    ratio     = value / reference        (success: value / best value so far)
+    ratio     = value / reference        (success: value / best so far, the first iteration's among them)
 
 and has a stage: quiet, warning or alarm. A stage begins when the ratio is beyond its threshold ``patience`` times in
 a row, and ends when it is back by ``release`` as many times in a row.
 
 A healthy run also loses entropy and in-group spread: it gets better. So single indicators are recorded with their
 onset but do not make a verdict. The run is in alarm when success has fallen far below its best, when ``quorum``
-indicators are in alarm although success is not at its best, or when return rises while success falls.
+indicators are in alarm although success did not rise or does not hold, or when return rises while success falls.
 """
 
 from __future__ import annotations
@@ -45,8 +45,12 @@ class Record(BaseModel):
     """The last ``window`` values."""
     first: tuple[float, ...] = ()
     """The first ``reference_iterations`` values; their mean is the reference."""
+    errors: tuple[float, ...] = ()
+    """Standard errors of ``recent``."""
     best: float | None = None
-    """Highest moving average so far."""
+    """Highest moving average so far, or the first value where that is higher."""
+    best_error: float = 0.0
+    """Its standard error."""
     stage: Stage = "quiet"
     beyond: int = 0
     """Iterations in a row that speak for a higher stage."""
@@ -89,25 +93,24 @@ class MonitorState(BaseModel):
     """Times the run went back to an earlier policy."""
 
 
-def observe(
-    state: MonitorState, metrics: dict[str, Any], config: MonitorConfig, *, groups: int
-) -> MonitorState:
+def observe(state: MonitorState, metrics: dict[str, Any], config: MonitorConfig) -> MonitorState:
     """The state after an iteration's ``metrics``; new events stand at the end of ``events``.
 
-    ``groups`` prompts were played: success is an average over so many independent tasks, and a fall within its
-    sampling error is none. Iterations that trained nothing carry no gradient or entropy; those indicators wait.
+    Success has a sampling error, ``success_error``, and a fall within it is none. Iterations that trained nothing
+    carry no gradient or entropy; those indicators wait.
     """
     iteration = int(metrics["iteration"])
     records, events = dict(state.records), list(state.events)
     for name, threshold in config.indicators.items():
         if (value := metrics.get(name)) is None or not math.isfinite(value):
             continue
-        record = _remember(records.get(name, Record()), float(value), config)
-        aim = _stage_of(record, name, threshold, config, groups)
+        error = float(metrics.get(f"{name}_error", 0.0))
+        record = _remember(records.get(name, Record()), float(value), error, config)
+        aim = _stage_of(record, name, threshold, config)
         records[name] = _move(record, aim, name, iteration, config, events)
     if "return" in metrics and SUCCESS in records:
-        record = _remember(records.get(HACKING, Record()), float(metrics["return"]), config)
-        aim = _hacking(record, records[SUCCESS], config, groups)
+        record = _remember(records.get(HACKING, Record()), float(metrics["return"]), 0.0, config)
+        aim = _hacking(record, records[SUCCESS], config)
         records[HACKING] = _move(record, aim, HACKING, iteration, config, events)
     aim = _verdict(records, config)
     # Its indicators have been patient already.
@@ -137,7 +140,7 @@ def rolled_back(state: MonitorState, iteration: int) -> MonitorState:
     """The state after a return to the policy of iteration ``good``: averages begin anew, references stay."""
     records = {
         name: record.model_copy(
-            update={"recent": (), "stage": "quiet", "beyond": 0, "back": 0, "since": None}
+            update={"recent": (), "errors": (), "stage": "quiet", "beyond": 0, "back": 0, "since": None}
         )
         for name, record in state.records.items()
     }
@@ -152,11 +155,11 @@ def rolled_back(state: MonitorState, iteration: int) -> MonitorState:
     )
 
 
-def watch(iterations: Iterable[dict[str, Any]], config: MonitorConfig, *, groups: int) -> MonitorState:
+def watch(iterations: Iterable[dict[str, Any]], config: MonitorConfig) -> MonitorState:
     """The state after all ``iterations``' metrics, in order: the verdict on a stored run."""
     state = MonitorState()
     for metrics in iterations:
-        state = observe(state, metrics, config, groups=groups)
+        state = observe(state, metrics, config)
     return state
 
 
@@ -191,25 +194,30 @@ def describe(event: Event) -> str:
     return f"iteration {event.iteration}: {event.indicator} {event.before} -> {event.after}{numbers}"
 
 
-def _remember(record: Record, value: float, config: MonitorConfig) -> Record:
+def _remember(record: Record, value: float, error: float, config: MonitorConfig) -> Record:
     first = record.first if len(record.first) >= config.reference_iterations else (*record.first, value)
     recent = (*record.recent, value)[-config.window :]
-    average = _mean(recent)
-    full = len(recent) == config.window
-    best = average if full and (record.best is None or average > record.best) else record.best
-    return record.model_copy(update={"first": first, "recent": recent, "best": best})
+    errors = (*record.errors, error)[-config.window :]
+    best, best_error = (value, error) if record.best is None else (record.best, record.best_error)
+    if len(recent) == config.window and _mean(recent) > best:
+        best, best_error = _mean(recent), _error_of_mean(errors)
+    return record.model_copy(
+        update={"first": first, "recent": recent, "errors": errors, "best": best, "best_error": best_error}
+    )
 
 
-def _stage_of(
-    record: Record, name: str, threshold: Threshold, config: MonitorConfig, groups: int
-) -> tuple[Stage, Stage]:
+def _stage_of(record: Record, name: str, threshold: Threshold, config: MonitorConfig) -> tuple[Stage, Stage]:
     """(stage the value asks for, stage it asks for with the slack that ends one)."""
     if len(record.first) < config.reference_iterations or len(record.recent) < config.window:
         return "quiet", "quiet"
     value = _mean(record.recent)
-    reference = record.best if name == SUCCESS and record.best is not None else _mean(record.first)
-    if name == SUCCESS and reference - value < _noise(reference, config, groups):
-        return "quiet", "quiet"
+    if name == SUCCESS:
+        assert record.best is not None
+        if not _fallen(record, config):
+            return "quiet", "quiet"
+        reference = record.best
+    else:
+        reference = _mean(record.first)
     return _beyond(value, reference, threshold, 1.0), _beyond(value, reference, threshold, config.release)
 
 
@@ -222,18 +230,24 @@ def _beyond(value: float, reference: float, threshold: Threshold, slack: float) 
     return "quiet"
 
 
-def _noise(rate: float, config: MonitorConfig, groups: int) -> float:
-    """Falls of a success rate below this are chance: so many standard errors of a mean over prompts."""
-    return config.standard_errors * math.sqrt(max(rate * (1 - rate), 0.0) / (groups * config.window))
+def _fallen(record: Record, config: MonitorConfig) -> bool:
+    """Whether the average is below its best by more than chance."""
+    assert record.best is not None
+    error = math.hypot(record.best_error, _error_of_mean(record.errors))
+    return record.best - _mean(record.recent) > config.standard_errors * error
 
 
-def _hacking(record: Record, success: Record, config: MonitorConfig, groups: int) -> tuple[Stage, Stage]:
+def _error_of_mean(errors: tuple[float, ...]) -> float:
+    return math.hypot(*errors) / len(errors)
+
+
+def _hacking(record: Record, success: Record, config: MonitorConfig) -> tuple[Stage, Stage]:
     """Alarm where return is at its best while success is well below its own best."""
-    if record.best is None or success.best is None or len(success.first) < config.reference_iterations:
+    if len(success.first) < config.reference_iterations or len(success.recent) < config.window:
         return "quiet", "quiet"
-    fallen = success.best - _mean(success.recent) > _noise(success.best, config, groups)
+    assert record.best is not None
     risen = _mean(record.recent) >= record.best > _mean(record.first)
-    stage: Stage = "alarm" if fallen and risen else "quiet"
+    stage: Stage = "alarm" if risen and _fallen(success, config) else "quiet"
     return stage, stage
 
 
@@ -275,10 +289,9 @@ def _verdict(records: dict[str, Record], config: MonitorConfig) -> Stage:
     hacking = records.get(HACKING)
     if success.stage == "alarm" or (hacking is not None and hacking.stage == "alarm"):
         return "alarm"
-    best, others = success.best, [r for n, r in records.items() if n not in {SUCCESS, HACKING}]
-    at_best = best is None or _mean(success.recent) >= config.at_best * best
-    improved = best is not None and best > _mean(success.first) and at_best
-    if not improved:
+    others = [record for name, record in records.items() if name not in {SUCCESS, HACKING}]
+    improved = success.best is not None and success.best > success.first[0]
+    if not (improved and success.stage == "quiet"):
         if sum(record.stage == "alarm" for record in others) >= config.quorum:
             return "alarm"
         if sum(record.stage != "quiet" for record in others) >= config.quorum:

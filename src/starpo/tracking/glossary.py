@@ -35,6 +35,7 @@ ROLLOUT: dict[str, str] = {
     "return/<environment>": "Mean return in one environment of a mixture, after its reward_scale.",
     "groups/<environment>": "Groups with a usable trajectory in one environment of a mixture.",
     "groups_kept/<environment>": "Groups of one environment of a mixture that the filter kept.",
+    "success_error": "Standard error of success, clustered by group.",
     "return": "Mean over usable trajectories of the sum of all reward terms.",
     "return_std": "Mean over usable trajectories of their group's standard deviation of returns (n - 1).",
     "turns_mean": "Mean turns per trajectory.",

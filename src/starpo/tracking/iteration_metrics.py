@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.data.trajectory_table import without_turns
+from starpo.evaluation.intervals import cluster_variance
 from starpo.tracking.thoughts import thought_metrics
 
 
@@ -34,6 +35,8 @@ def rollout_metrics(turns: pa.Table, scored: pa.Table) -> dict[str, float]:
         ("response_tokens_mean", "response_tokens"),
     ):
         metrics[name] = _mean(usable[column])
+    if usable.num_rows:
+        metrics["success_error"] = _error(usable["success"], usable["group"])
     lengths = pc.list_value_length(turns["response_ids"])
     metrics["turn_tokens_mean"] = _mean(lengths)
     metrics["zero_spread_groups"] = float(
@@ -57,6 +60,13 @@ def _per_environment(usable: pa.Table) -> dict[str, float]:
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _error(column: pa.ChunkedArray, groups: pa.ChunkedArray) -> float:
+    """Standard error of the mean, clustered by group; of a single group that of independent trajectories."""
+    values = np.asarray(column.to_numpy(), dtype=np.float64)
+    variance = cluster_variance(values - values.mean(), groups.to_numpy())
+    return float(np.sqrt(variance if np.isfinite(variance) else values.var() / len(values)))
 
 
 def _mean(column: pa.ChunkedArray) -> float:
