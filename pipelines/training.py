@@ -7,16 +7,18 @@ every k iterations: policy_i -> periodic evaluation; at both ends: the final sui
 
 from __future__ import annotations
 
-from functools import partial, update_wrapper
-
 from kedro.pipeline import Node, Pipeline, pipeline
 
 from starpo.config import EvaluationConfig
 from starpo.parameters import current_parameters
 from starpo.pipelines.base_policy.nodes import import_policy
 from starpo.pipelines.base_policy.pipeline import create_pipeline as base_policy_pipeline
-from starpo.pipelines.evaluate.nodes import compare_policies
-from starpo.pipelines.evaluate.pipeline import evaluation_name, evaluation_stage
+from starpo.pipelines.evaluate.pipeline import (
+    comparison_stage,
+    evaluation_name,
+    evaluation_stage,
+    reference_stage,
+)
 from starpo.pipelines.reward.pipeline import reward_stage
 from starpo.pipelines.rollout.pipeline import rollout_stage
 from starpo.pipelines.update.pipeline import update_stage
@@ -39,14 +41,16 @@ def training_pipeline(iterations: int | None = None) -> Pipeline:
     parts: list[Pipeline | Node] = [first, _comparison(evaluation, count)]
     if parameters.run.fork_from is None:
         parts.append(base_policy_pipeline())
+    suites: dict[str, None] = {}
     for iteration in range(count + 1):
         due = _due(evaluation, iteration, count)
+        suites |= dict.fromkeys(suite for suite, _ in due)
         parts += [evaluation_stage(suite, t, iteration, policy_name(iteration)) for suite, t in due]
         if iteration < count:
             parts.append(
                 _iteration(iteration, [f"{evaluation_name(s, t, iteration)}.summary" for s, t in due])
             )
-    return Pipeline(parts)
+    return Pipeline([*parts, reference_stage(suites)])
 
 
 def _due(evaluation: EvaluationConfig, iteration: int, count: int) -> list[tuple[str, float]]:
@@ -76,8 +80,10 @@ def _iteration(iteration: int, evaluations: list[str]) -> Pipeline:
                 "rollout",
                 "reward",
                 "filter",
+                "gates",
                 "algorithm",
                 "learner",
+                "monitor",
             )
         },
         namespace=f"iter_{iteration:04d}",
@@ -85,12 +91,9 @@ def _iteration(iteration: int, evaluations: list[str]) -> Pipeline:
 
 
 def _comparison(evaluation: EvaluationConfig, count: int) -> Pipeline:
-    labels = [(suite, t) for suite in evaluation.final for t in evaluation.temperatures]
-    tables = {
-        f"{when}_{number}": f"{evaluation_name(suite, t, step)}.turns"
-        for number, (suite, t) in enumerate(labels)
-        for when, step in (("before", 0), ("after", count))
+    both = {
+        (suite, t): (evaluation_name(suite, t, 0), evaluation_name(suite, t, count))
+        for suite in evaluation.final
+        for t in evaluation.temperatures
     }
-    function = update_wrapper(partial(compare_policies, labels=labels), compare_policies)
-    node = Node(function, inputs=list(tables), outputs="comparison", name="compare_policies")
-    return pipeline([node], inputs=tables, outputs={"comparison": f"comparison_{count:04d}"})
+    return comparison_stage(both, f"comparison_{count:04d}")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from starpo.config import FilterConfig, RewardConfig
-from starpo.data.scoring import mark_kept, score_turns
-from starpo.rewards.total import bind_terms
+from starpo.config import EnvironmentConfig, FilterConfig, GatesConfig, RewardConfig
+from starpo.data.scoring import mark_kept, score_rollouts
 
 
-def score_trajectories(rollouts: pa.Table, reward: RewardConfig) -> pa.Table:
-    """Reward terms per turn, summed to returns; one row per trajectory."""
-    return score_turns(rollouts, bind_terms(reward.terms))
+def score_trajectories(
+    rollouts: pa.Table, reward: RewardConfig, gates: GatesConfig, environment: EnvironmentConfig
+) -> pa.Table:
+    """Reward terms per turn, summed to returns; one row per trajectory. Faulty trajectories are quarantined."""
+    return score_rollouts(rollouts, reward, gates, environment)
 
 
 def filter_groups(returns: pa.Table, filter: FilterConfig) -> pa.Table:

@@ -11,7 +11,12 @@ def reward_stage() -> Pipeline:
     """rollouts -> returns -> scored."""
     return Pipeline(
         [
-            Node(score_trajectories, inputs=["rollouts", "params:reward"], outputs="returns", name="reward"),
+            Node(
+                score_trajectories,
+                inputs=["rollouts", "params:reward", "params:gates", "params:environment"],
+                outputs="returns",
+                name="reward",
+            ),
             Node(filter_groups, inputs=["returns", "params:filter"], outputs="scored", name="filter"),
         ]
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -29,6 +30,8 @@ class RunConfig(Section):
     """Folder name of the run in every data layer; null: ``<pipeline>-<environment>-seed<seed>``."""
     seed: int = Field(0, ge=0)
     """Root of every random draw."""
+    study: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """Study that the run is part of: its runs are nested together in MLflow."""
     iterations: int = Field(gt=0)
     """Number of rollout-update iterations; may grow on an existing run."""
     source: str | None = None
@@ -52,13 +55,69 @@ Temperature = Annotated[float, Field(gt=0, le=2)]
 Arguments = Annotated[dict[str, Any], BeforeValidator(lambda value: {} if value is None else value)]
 
 
-class EnvironmentConfig(Section):
-    """The training task."""
+class MixtureMember(Section):
+    """One environment of several in a training run."""
 
     name: str
     """Registered name or ``module:Class``."""
     arguments: Arguments = Field(default_factory=dict)
     """Keyword arguments of the environment; null for none."""
+    weight: float = Field(gt=0)
+    """Share of the groups, relative to the other members' weights."""
+    label: str | None = Field(None, pattern=r"^[A-Za-z0-9_]+$")
+    """Name in tables, metrics and suites (letters, digits, _); null: ``name`` with _ for all else."""
+    reward_scale: float = Field(1.0, gt=0)
+    """Factor on this environment's rewards where trajectories are scored; the rollouts keep them as they came."""
+
+    @property
+    def known_as(self) -> str:
+        """The label in use."""
+        return self.label or re.sub(r"\W+", "_", self.name)
+
+
+class EnvironmentConfig(Section):
+    """The training task, or several."""
+
+    name: str
+    """Registered name or ``module:Class``; with a mixture the name of the whole, as in the run's name."""
+    arguments: Arguments = Field(default_factory=dict)
+    """Keyword arguments of the environment; null for none."""
+    mixture: list[MixtureMember] | None = Field(None, min_length=1)
+    """Environments that share the groups of every iteration by their weights; null: ``name`` alone."""
+    workers: int = Field(0, ge=0)
+    """Processes that the environments live in; 0: this one. Results do not depend on it."""
+    step_limit_seconds: float = Field(60.0, gt=0)
+    """Longest reset or step in a worker process before its episode ends as an environment error, s."""
+    start_limit_seconds: float = Field(120.0, gt=0)
+    """Longest start of a worker process, and longest construction of an environment there, s."""
+
+    @property
+    def members(self) -> tuple[MixtureMember, ...]:
+        """The environments: those of the mixture, or the only one."""
+        if self.mixture is not None:
+            return tuple(self.mixture)
+        return (MixtureMember(name=self.name, arguments=self.arguments, weight=1.0),)
+
+    def identity(self) -> dict[str, Any]:
+        """What the task is, without where it runs; a policy's harness and its name depend on it."""
+        task = {"name": self.name, "arguments": self.arguments}
+        return task | ({} if self.mixture is None else {"mixture": [each.model_dump() for each in self.mixture]})
+
+    @model_validator(mode="after")
+    def _members_are_told_apart(self) -> EnvironmentConfig:
+        if self.mixture is None:
+            return self
+        if self.arguments:
+            raise ValueError(
+                f"arguments = {self.arguments} beside a mixture belong to no environment; set arguments: null and "
+                "give each member its own"
+            )
+        labels = [member.known_as for member in self.mixture]
+        if twice := {label for label in labels if labels.count(label) > 1}:
+            raise ValueError(
+                f"mixture holds {min(twice)!r} more than once; give its members different labels (label: ...)"
+            )
+        return self
 
 
 class AgentConfig(Section):
@@ -113,7 +172,7 @@ class EngineConfig(Section):
     enforce_eager: bool = True
     """No graph capture or compilation in vLLM."""
     sleep: bool = False
-    """Free the engine's GPU memory during updates (vLLM sleep mode)."""
+    """Free the engine's GPU memory during updates (vLLM's sleep mode, level 1); its weights wait on the host."""
     sync_tolerance: float = Field(1e-3, gt=0)
     """Largest |log-prob difference| engine/learner on the probe after a weight sync, nats."""
 
@@ -274,6 +333,19 @@ class OptimizerConfig(Section):
     """Optimizer steps until linear decay reaches 0; null: constant."""
 
 
+class LoraConfig(Section):
+    """Low-rank adapters: what is trained instead of all weights."""
+
+    rank: int = Field(8, gt=0)
+    """Inner dimension of the update of each weight matrix."""
+    alpha: int = Field(16, gt=0)
+    """Updates are scaled by alpha / rank."""
+    target_modules: Literal["all-linear"] | list[str] = "all-linear"
+    """Names of the adapted modules; ``all-linear``: every linear layer but the output head."""
+    seed: int = Field(0, ge=0)
+    """Seed of the initial adapters, apart from the run's seed."""
+
+
 class LearnerConfig(Section):
     """The DeepSpeed actor and critic."""
 
@@ -294,13 +366,15 @@ class LearnerConfig(Section):
     mini_batches: int = Field(1, gt=0)
     """Optimizer steps per pass."""
     micro_batch_tokens: int = Field(16384, gt=0)
-    """Largest padded token count of one forward pass."""
+    """Most trajectory tokens of one forward pass; fewer take less memory, more share more beginnings."""
     critic_warmup: int = Field(0, ge=0)
     """First iterations in which only the critic learns."""
     target_kl: float | None = Field(None, gt=0)
     """End an iteration's passes when approximate KL to the rollout policy exceeds this; null: never."""
     old_logprobs: Literal["rollout", "recompute"] = "rollout"
     """Denominator of the ratio: the engine's log-probs or the learner's own."""
+    lora: LoraConfig | None = None
+    """Train adapters and the critic's head alone, the rest frozen; null: all weights."""
 
 
 class Suite(Section):
@@ -313,7 +387,7 @@ class Suite(Section):
     split: Literal["validation", "test"] = "test"
     """Instances are drawn from this split, disjoint from training."""
     prompts: int = Field(1024, gt=0)
-    """Number of prompts; the first 256 are the paper-sized suite."""
+    """Number of prompts, the head of a fixed list; its first 256 are the paper-sized suite."""
 
     @model_validator(mode="after")
     def _arguments_have_an_environment(self) -> Suite:
@@ -335,6 +409,10 @@ class EvaluationConfig(Section):
     """Suites of the periodic evaluation."""
     final: list[str]
     """Suites on which the first and the last policy are compared."""
+    generalisation: list[str] = Field(default_factory=list)
+    """Suites of other tasks that ``kedro run --pipeline=evaluate`` plays beside the final ones."""
+    against: str | None = None
+    """``RUN@ITERATION``: a second policy that ``kedro run --pipeline=evaluate`` plays and compares; null: none."""
     suites: dict[str, Suite]
     """All suites by name."""
     temperatures: list[Temperature] = Field([0.5], min_length=1)
@@ -351,7 +429,8 @@ class EvaluationConfig(Section):
 
     @model_validator(mode="after")
     def _suites_known(self) -> EvaluationConfig:
-        for key, names in (("periodic", self.periodic), ("final", self.final)):
+        listed = {"periodic": self.periodic, "final": self.final, "generalisation": self.generalisation}
+        for key, names in listed.items():
             for name in names:
                 if name not in self.suites:
                     raise ValueError(
@@ -398,7 +477,7 @@ class MonitorConfig(Section):
     standard_errors: float = Field(3.0, ge=0)
     """Falls of success smaller than so many standard errors are chance."""
     at_best: float = Field(0.9, gt=0, le=1)
-    """Share of its best average that success must hold for other indicators to count as progress."""
+    """Share of its best average that success must hold for a policy to count as good, to go back to."""
     quorum: int = Field(2, gt=0)
     """Other indicators that must agree for a verdict while success has not fallen yet."""
     indicators: dict[str, Threshold] = Field(min_length=1)
@@ -409,6 +488,46 @@ class MonitorConfig(Section):
         if "success" not in self.indicators:
             raise ValueError("indicators must hold 'success', which the others are judged by")
         return self
+
+
+class QuarantineConfig(Section):
+    """Which trajectories are not learned from. It shapes the training, so it cannot change on an existing run."""
+
+    max_logprob: float = Field(1e-4, ge=0)
+    """Largest log-prob of a sampled token, nats: a float32 log-softmax may exceed 0 by rounding only."""
+    min_logprob: float = Field(-100.0, lt=0)
+    """Smallest log-prob of a sampled token, nats: below it the token cannot have been sampled."""
+    return_tolerance: float = Field(1e-3, ge=0)
+    """How far a return may lie outside the environment's return_range, or off the sum of its turn rewards, in
+    units of the return: sums of float32 rewards."""
+    max_absolute_reward: float = Field(1000.0, gt=0)
+    """Largest absolute reward of one turn after all reward terms, in units of the return."""
+
+
+class MetricLimits(Section):
+    """Bounds on an update's metrics, beyond which the run stops: something has blown up."""
+
+    max_approx_kl: float = Field(10.0, gt=0)
+    """KL from the rollout policy to the updated one, nats per token."""
+    max_entropy: float = Field(20.0, gt=0)
+    """Mean entropy of the next-token distribution, nats; a vocabulary of V tokens gives at most log V."""
+    max_gradient_norm: float = Field(1e6, gt=0)
+    """Global gradient norm of actor and critic before clipping."""
+    max_loss: float = Field(1e6, gt=0)
+    """Absolute value of any loss."""
+
+
+class GatesConfig(Section):
+    """What is checked between the stages, how often, and what stops the run (docs/gates.md)."""
+
+    every: int | None = Field(25, gt=0)
+    """Iterations between runs of the Great Expectations suites on tables and evaluations; they also run on the last
+    ones and on stages alone; null: never. The cheap invariants are checked on every save whatever this is."""
+    max_quarantined_share: float = Field(0.05, ge=0, le=1)
+    """Largest share of an iteration's trajectories that may be quarantined or lack rows, because their environment
+    failed at reset or their first prompt left no room for a response; beyond it the run stops."""
+    quarantine: QuarantineConfig = QuarantineConfig()
+    limits: MetricLimits = MetricLimits()
 
 
 class WarmStartStage(Section):
@@ -429,7 +548,8 @@ class BasePolicyConfig(Section):
     """Where the initial policy comes from."""
 
     path: str | None = None
-    """A Hugging Face model directory; null: build and warm-start the embedded policy."""
+    """A Hugging Face model directory, a GGUF file or ``package:NAME`` for the GGUF file inside an installed Python
+    package; null: build and warm-start the embedded policy."""
     seed: int = Field(0, ge=0)
     """Seed of weights and demonstrations, apart from the run's seed so that runs share a base."""
     hidden_size: int = Field(64, gt=0)
@@ -448,6 +568,23 @@ class BasePolicyConfig(Section):
     """Parts of the warm start in order, such as skill first, then habit."""
 
 
+class ReportConfig(Section):
+    """The HTML page of ``kedro run --pipeline=report``. Nothing here changes a run."""
+
+    name: str = Field("report", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """Folder of the page in ``data/08_reporting``."""
+    runs: list[str] | None = Field(None, min_length=1)
+    """Names or glob patterns of training runs; null: run.source's run, else the newest one, with its other seeds."""
+    iterations: int = Field(6, ge=2)
+    """Iterations of each run in the trajectory browser: the first, the last and evenly spaced ones between them."""
+    groups: int = Field(4, gt=0)
+    """Groups of each of these iterations; fewer where the page would exceed max_megabytes."""
+    prompts: int = Field(12, gt=0)
+    """Evaluation prompts shown side by side; up to half of them are ones that the policies fare differently on."""
+    max_megabytes: float = Field(15.0, ge=1)
+    """Largest size of the page, MB (10^6 bytes)."""
+
+
 class Parameters(Section):
     """All sections of a run."""
 
@@ -461,8 +598,39 @@ class Parameters(Section):
     algorithm: AlgorithmConfig
     learner: LearnerConfig
     evaluation: EvaluationConfig
+    gates: GatesConfig = GatesConfig()
     base_policy: BasePolicyConfig
     monitor: MonitorConfig
+    report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _suites_of_a_mixture(cls, raw: Any) -> Any:
+        """Each member of a mixture plays its own copy of a suite without environment, ``<suite>_<label>``."""
+        environment = raw.get("environment") if isinstance(raw, dict) else None
+        evaluation = raw.get("evaluation") if isinstance(raw, dict) else None
+        if not (isinstance(environment, dict) and environment.get("mixture") and isinstance(evaluation, dict)):
+            return raw
+        try:
+            members = EnvironmentConfig.model_validate(environment).members
+        except ValidationError:
+            return raw  # reported where it belongs, with its key
+        suites: dict[str, Any] = {}
+        copies: dict[str, list[str]] = {}
+        for suite, about in (evaluation.get("suites") or {}).items():
+            own = not isinstance(about, dict) or about.get("environment") is not None
+            tasks = {
+                f"{suite}_{each.known_as}": {"environment": each.name, "arguments": each.arguments}
+                for each in members
+            }
+            suites |= {suite: about} if own else {name: about | task for name, task in tasks.items()}
+            copies[suite] = [suite] if own else list(tasks)
+        listed = {
+            key: [name for suite in evaluation[key] for name in copies.get(suite, [suite])]
+            for key in ("periodic", "final", "generalisation")
+            if isinstance(evaluation.get(key), list)
+        }
+        return raw | {"evaluation": evaluation | listed | {"suites": suites}}
 
     @model_validator(mode="after")
     def _combinations(self) -> Parameters:
@@ -543,6 +711,13 @@ EXTENDABLE = {
     ("run", "keep_last"),
     ("run", "source"),
     ("run", "name"),
+    ("environment", "workers"),
+    ("environment", "step_limit_seconds"),
+    ("environment", "start_limit_seconds"),
+    ("gates", "every"),
+    ("gates", "max_quarantined_share"),
+    *(("gates", "limits", name) for name in MetricLimits.model_fields),
+    *(("report", name) for name in ReportConfig.model_fields),
 }
 
 

@@ -10,7 +10,7 @@ import re
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedro.framework.hooks import hook_impl
 from omegaconf import OmegaConf
@@ -20,10 +20,14 @@ from starpo.errors import UserError
 from starpo.run_paths import MODELS, RECORDS
 from starpo.tracking.quiet import log_to_file, native_output_to
 
+if TYPE_CHECKING:
+    from starpo.data.expectations.gate import Clock
+
 logger = logging.getLogger(__name__)
 
-#: Pipelines that only build what all runs share; they have no run of their own.
-_RUNLESS = {"base_policy"}
+#: Pipelines without a run of their own, because they build what all runs share or only read: which of the names
+#: in ``${run:…}`` their log goes to.
+_RUNLESS = {"base_policy": "base", "report": "report"}
 
 
 class RunHooks:
@@ -58,15 +62,19 @@ class RunHooks:
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any]) -> None:
         """Open or continue the run's record; refuse changed parameters and damaged states before any work."""
+        from rich.console import Console  # noqa: PLC0415
+
         from starpo.preflight import check_before_work  # noqa: PLC0415
 
         resolved = parameters.current()
         _use_threads(resolved.parameters.run.threads)
         if resolved.pipeline in _RUNLESS:
-            self._log(resolved.names["base"])
+            self._log(resolved.names[_RUNLESS[resolved.pipeline]])
             return
         name = resolved.names["name"]
-        check_before_work(self._root, resolved)
+        memory = check_before_work(self._root, resolved)
+        if memory is not None:
+            Console().print(memory.table(), highlight=False)
         commit = _git_commit(self._root)
         if runs.record_path(self._root, name).exists():
             record = runs.continued(runs.read_record(self._root, name), resolved.raw)
@@ -142,6 +150,8 @@ class MetricsHooks:
         self._iteration_started = 0.0
         self._redirect = contextlib.ExitStack()
         self._name = ""
+        #: Printed when the run ends, below the lines of the evaluations that they are made of.
+        self._tables: list[Any] = []
 
     @hook_impl
     def after_context_created(self, context: Any) -> None:
@@ -159,7 +169,7 @@ class MetricsHooks:
         from starpo.tracking.progress import IterationProgress  # noqa: PLC0415
 
         resolved = parameters.current()
-        self._name = resolved.names["name" if resolved.pipeline not in _RUNLESS else "base"]
+        self._name = resolved.names[_RUNLESS.get(resolved.pipeline, "name")]
         self._iteration_started = time.perf_counter()
         self._console = Console()
         self._progress = IterationProgress(resolved.parameters.run.iterations, self._console)
@@ -171,7 +181,13 @@ class MetricsHooks:
         self._mirror = MlflowMirror(self._root, parse_mlflow_config(dict(self._loader["mlflow"])))
         with native_output_to(self._log_file()):
             tags = {"starpo.environment": resolved.parameters.environment.name}
-            run_id = self._mirror.begin(hooks.record, resolved.raw, tags)
+            run_id = self._mirror.begin(
+                hooks.record,
+                resolved.raw,
+                tags,
+                study=resolved.parameters.run.study,
+                parent=self._source_run_id(resolved.names),
+            )
         if run_id:
             hooks.update_record(mlflow_run_id=run_id)
 
@@ -201,13 +217,22 @@ class MetricsHooks:
         """React to what was written: progress, MLflow, pruning."""
         if re.fullmatch(r"iter_\d+\.metrics|stage_metrics", dataset_name):
             self._report_iteration(int(data["iteration"]), data)
-        elif match := re.fullmatch(r"evaluation__(\w+?)__t([\d_]+?)__(\w+)\.summary", dataset_name):
-            self._report_evaluation(f"{match.group(1)}-t{match.group(2)}", match.group(3), data)
+        elif re.fullmatch(r"iter_\d+\.scored|stage_scored", dataset_name):
+            self._report_quarantined(data)
+        elif match := re.fullmatch(r"(evaluation|against)__(\w+?)__t([\d_]+?)__(\d+)\.summary", dataset_name):
+            kind, suite, temperature, step = match.groups()
+            prefix = "against-" if kind == "against" else ""
+            self._report_evaluation(f"{prefix}{suite}-t{temperature}", step, data)
+        elif match := re.fullmatch(r"(evaluation|against)__(\w+?)__t[\d_]+?__\d+\.turns", dataset_name):
+            self._report_played(match.group(1), match.group(2), data)
+        elif dataset_name == "evaluation_overview":
+            self._report_overview(data)
         elif dataset_name.startswith("comparison_"):
-            self._report_comparison(data)
+            self._report_comparison(data, int(dataset_name.rpartition("_")[2]))
         elif re.fullmatch(r"policy_\d+", dataset_name):
             if dataset_name == "policy_0000":
                 self._announce_disk_use()
+                self._announce_template()
             self._prune()
 
     @hook_impl(tryfirst=True)
@@ -231,21 +256,39 @@ class MetricsHooks:
         now = time.perf_counter()
         timings = {f"seconds_{name}": value for name, value in seconds.items()}
         timings |= {key: metrics[key] for key in ("seconds_update", "seconds_sync") if key in metrics}
+        timings["seconds_gates"] = _gate_clock().take()
         timings["seconds_iteration"] = now - self._iteration_started
         self._iteration_started = now
         rate = metrics.get("rollout_tokens", 0.0) / max(1e-9, seconds.get("rollout", 0.0))
         shown = metrics | timings | ({"tokens_per_second": rate} if "rollout" in seconds else {})
         self._progress.report(shown)
+        for event in metrics.get("monitor_events", []):
+            self._console.print(f"monitor: {event}", highlight=False, soft_wrap=True)
         if self._mirror is not None:
             self._mirror.log_iteration(shown, iteration)
         timings["seconds_mirror"] = time.perf_counter() - now
         with (self._root / RECORDS / self._name / "timings.jsonl").open("a") as file:
             file.write(json.dumps({"iteration": iteration} | timings) + "\n")
 
+    def _report_quarantined(self, scored: Any) -> None:
+        from starpo.data.quarantine import describe, quarantined  # noqa: PLC0415
+
+        if faults := quarantined(scored):
+            iteration = scored["iteration"][0].as_py()
+            self._console.print(
+                f"iteration {iteration}: quarantined {describe(faults, scored.num_rows)}",
+                style="yellow" if self._console.is_terminal else None,
+                highlight=False,
+                soft_wrap=True,
+            )
+
     def _report_evaluation(self, folder: str, step: str, summary: dict[str, Any]) -> None:
+        share = summary.get("success_of_optimum")
+        reach = "" if share is None else f", {share:.0%} of the optimum"
+        kind = "against" if folder.startswith("against-") else "evaluation"
         self._console.print(
-            f"evaluation {summary['suite']} T={summary['temperature']:g} after {summary['iteration']} iterations: "
-            f"success {summary['success']:.3f} ({summary['success_low']:.3f} to {summary['success_high']:.3f}), "
+            f"{kind} {summary['suite']} T={summary['temperature']:g} after {summary['iteration']} iterations: "
+            f"success {summary['success']:.3f} ({summary['success_low']:.3f} to {summary['success_high']:.3f}){reach}, "
             f"return {summary['return']:.3f}, {summary['prompts']} prompts",
             highlight=False,
             soft_wrap=True,
@@ -253,21 +296,57 @@ class MetricsHooks:
         self._iteration_started = time.perf_counter()
         if self._mirror is not None:
             table = self._root / "data/07_evaluation" / self._name / folder / f"step_{step}.parquet"
-            self._mirror.log_evaluation(folder, int(summary["iteration"]), summary, table)
+            step_number = int(summary["iteration"])
+            self._mirror.log_evaluation(folder, step_number, summary, table)
+            self._mirror.log_traces(folder, step_number, table, self._turn_seconds(kind, folder, step))
 
-    def _report_comparison(self, data: dict[str, Any]) -> None:
+    def _turn_seconds(self, kind: str, folder: str, step: str) -> dict[tuple[int, int], list[float]]:
+        """Clock times of an evaluation's turns by (group, member)."""
+        suite = folder.removeprefix("against-")
+        file = self._root / RECORDS / self._name / "turn_seconds" / f"{kind}_{suite}_{step}.json"
+        if not file.exists():
+            return {}
+        named = {key.partition("."): each for key, each in json.loads(file.read_text()).items()}
+        return {(int(group), int(member)): each for (group, _, member), each in named.items()}
+
+    def _report_played(self, kind: str, suite: str, turns: Any) -> None:
+        """In an evaluation alone everything is played before anything is judged."""
+        if parameters.current().pipeline == "evaluate":
+            whose = " by the policy to compare with" if kind == "against" else ""
+            temperature = turns["temperature"][0].as_py() if turns.num_rows else float("nan")
+            self._console.print(
+                f"played {suite} T={temperature:g}{whose}: {turns.num_rows:,} turns", highlight=False
+            )
+
+    def _report_overview(self, data: dict[str, Any]) -> None:
+        from starpo.tracking.evaluation_table import evaluation_table, failure_table  # noqa: PLC0415
+
+        self._tables.append(evaluation_table(data["evaluations"], data["policy"]))
+        self._tables.append(failure_table(data["evaluations"]))
+
+    def _report_comparison(self, data: dict[str, Any], last: int) -> None:
         from starpo.tracking.progress import before_after_table  # noqa: PLC0415
 
         comparisons = data["comparisons"]
-        last = parameters.current_parameters().run.iterations
-        self._console.print(before_after_table(comparisons))
+        self._tables.append(before_after_table(comparisons, data.get("between")))
         if self._mirror is not None:
             self._mirror.log_comparison(comparisons, last)
+            if "between" in data:  # policies of other runs, which own them
+                return
             for iteration in (0, last):
                 folder = self._root / MODELS / self._name / f"policy_{iteration:04d}"
                 if (folder / "harness.json").exists():
                     harness = json.loads((folder / "harness.json").read_text())
                     self._mirror.log_policy(folder, iteration, harness)
+            environment = parameters.current_parameters().environment.name
+            self._mirror.register_candidate(environment, self._name, last)
+
+    def _announce_template(self) -> None:
+        from starpo.agent.template_report import inspect_template  # noqa: PLC0415
+        from starpo.learning.policy import load_tokenizer  # noqa: PLC0415
+
+        report = inspect_template(load_tokenizer(self._root / MODELS / self._name / "policy_0000"))
+        self._console.print(report.short(), highlight=False, markup=False, soft_wrap=True)
 
     def _announce_disk_use(self) -> None:
         from starpo.learning.retention import expected_bytes  # noqa: PLC0415
@@ -283,12 +362,47 @@ class MetricsHooks:
 
         current = parameters.current_parameters()
         evaluated = set(evaluated_iterations(current))
-        prune(self._root / MODELS / self._name, keep_last=current.run.keep_last, keep_models=evaluated)
+        models = self._root / MODELS / self._name
+        good = None
+        if current.monitor.action == "roll_back":
+            newest = max(models.glob("policy_*/manifest.json"))
+            good = json.loads(newest.read_text()).get("monitor", {}).get("good")
+        prune(models, keep_last=current.run.keep_last, keep_models=evaluated, keep_state=good)
 
     def _end(self, status: Any) -> None:
+        for table in self._tables:
+            self._console.print(table)
+        self._tables = []
+        self._publish_data_docs()
         if self._mirror is not None:
+            if status == "FINISHED":
+                self._mirror.log_data(self._name)
             self._mirror.end(status)
             self._mirror = None
+
+    def _publish_data_docs(self) -> None:
+        """Build the Data Docs from what the suites said, once, however the run ended."""
+        from starpo.data.expectations.data_docs import build_data_docs  # noqa: PLC0415
+
+        started = time.perf_counter()
+        index = build_data_docs(self._root, self._name)
+        if index is None:
+            return
+        gates, docs = _gate_clock().total, time.perf_counter() - started
+        self._console.print(
+            f"Data Docs: {index.relative_to(self._root)} (gates {gates:.1f} s, Data Docs {docs:.1f} s)",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if self._mirror is not None:
+            self._mirror.log_folder(index.parent, "data_docs")
+
+    def _source_run_id(self, names: dict[str, str]) -> str | None:
+        """MLflow run of the training that a stage alone works on."""
+        source = names["source"]
+        if source == names["name"] or not runs.record_path(self._root, source).exists():
+            return None
+        return runs.read_record(self._root, source).mlflow_run_id
 
     def _log_file(self) -> Path:
         return self._root / RECORDS / self._name / "run.log"
@@ -307,6 +421,13 @@ def interrupt_hooks() -> None:
 
     for hook in settings.HOOKS:
         hook.interrupted()
+
+
+def _gate_clock() -> Clock:
+    """The clock of all gates."""
+    from starpo.data.expectations.gate import Gate  # noqa: PLC0415
+
+    return Gate.clock
 
 
 def _use_threads(count: int | None) -> None:

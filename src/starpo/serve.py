@@ -12,9 +12,12 @@ from starpo.rollout.vllm_engine import on_gpu, prepare_environment
 
 def server_command(directory: Path, *, name: str, port: int, context: int, engine: EngineConfig) -> list[str]:
     """The command line of the server for the model in ``directory``; ``context`` in tokens."""
+    # Not the command ``vllm``, which looks for a distribution of that name and does not find the one for CPUs.
     command = [
-        str(Path(sys.executable).with_name("vllm")),
-        "serve",
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
         str(directory.resolve()),
         "--served-model-name",
         name,

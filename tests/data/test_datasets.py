@@ -69,15 +69,59 @@ def test_equal_tables_give_equal_bytes(tmp_path: Path) -> None:
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
-    "log-probs and ids of different length": ({"response_logprobs": [-0.5]}, "differ in length"),
-    "a turn without a sampled token": ({"response_ids": [], "response_logprobs": []}, "without a sampled"),
-    "a turn without context": ({"context_ids": []}, "without context"),
-    "a log-prob that is not a number": ({"response_logprobs": [-0.5, float("nan")]}, "not finite or above 0"),
-    "a log-prob of minus infinity": ({"response_logprobs": [-0.5, float("-inf")]}, "not finite or above 0"),
-    "a probability above one": ({"response_logprobs": [-0.5, 0.2]}, "not finite or above 0"),
-    "an infinite reward": ({"reward": float("inf")}, "rewards are not finite"),
     "a key that occurs twice": ({"turn": 0}, "is not unique"),
+    "a turn that is left out": ({"turn": 2}, "not 0, 1, 2"),
+    "rows of two policies": ({"policy_step": 3}, "policy_step holds 0 and 3"),
+    "rows of two iterations": ({"iteration": 1}, "iteration holds 0 and 1"),
+    "rows of two splits": ({"split": "test"}, "split holds 'train' and 'test'"),
+    "a row without a group": ({"group": None}, "group is null in 1 rows"),
 }
+
+FAULTY: dict[str, dict[str, Any]] = {
+    "response_ids and response_logprobs differ in length": {"response_logprobs": [-0.5]},
+    "no sampled token": {"response_ids": [], "response_logprobs": []},
+    "no context token": {"context_ids": []},
+    "a log-prob is NaN": {"response_logprobs": [-0.5, float("-inf")]},
+    "a log-prob is above": {"response_logprobs": [-0.5, 0.2]},
+    "a log-prob is below": {"response_logprobs": [-0.5, -1000.0]},
+    "a turn's reward is NaN": {"reward": float("inf")},
+}
+
+
+@pytest.mark.parametrize("complaint", FAULTY)
+def test_a_faulty_row_of_training_is_stored_and_one_of_an_evaluation_rejected(
+    tmp_path: Path, complaint: str
+) -> None:
+    rows = [turn_row(turn=0), turn_row(**{"turn": 1} | FAULTY[complaint])]
+    dataset(tmp_path / "train.parquet").save(turns_table(*rows))
+    assert files(tmp_path) == ["train.parquet"], "quarantined where trajectories are scored"
+    held_out = turns_table(*[row | {"split": "test", "stream": "suite"} for row in rows])
+    message = mistake(lambda: dataset(tmp_path / "test.parquet").save(held_out))
+    assert complaint in message
+    assert "first: group 0 member 0" in message
+    assert files(tmp_path) == ["rejected/test.parquet", "train.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda table: table.drop_columns(["response"]), "the column 'response' is missing"),
+        (lambda table: table.append_column("odd", [[1, 1]]), "the column 'odd' does not belong"),
+        (
+            lambda table: table.set_column(7, "turn", table["turn"].cast(pa.int64())),
+            "the column 'turn' holds int64, expected int32",
+        ),
+        (lambda table: table.select(list(reversed(table.column_names))), "not in their order"),
+    ],
+    ids=["missing", "odd", "mistyped", "disordered"],
+)
+def test_a_table_of_another_shape_is_rejected_naming_the_column(
+    tmp_path: Path, change: Any, complaint: str
+) -> None:
+    bad = change(GOOD)
+    assert complaint in mistake(lambda: dataset(tmp_path / "turns.parquet").save(bad))
+    assert pq.read_table(tmp_path / "rejected" / "turns.parquet").schema.names == bad.schema.names
+    assert files(tmp_path) == ["rejected/turns.parquet"]
 
 
 @pytest.mark.parametrize("what", BROKEN)
@@ -96,13 +140,8 @@ def test_a_broken_invariant_is_rejected_and_kept_as_evidence(tmp_path: Path, wha
     assert files(tmp_path) == ["rejected/turns.parquet", "turns.parquet"]
 
 
-def test_the_message_names_the_row(tmp_path: Path) -> None:
-    bad = turns_table(turn_row(turn=0), turn_row(turn=1), turn_row(turn=2, response_logprobs=[-1.0, 3.0]))
-    assert "row 2: 3.0" in mistake(lambda: dataset(tmp_path / "t").save(bad))
-
-
 def test_rounding_above_zero_is_tolerated(tmp_path: Path) -> None:
-    dataset(tmp_path / "t").save(turns_table(turn_row(response_logprobs=[5e-5, -0.5])))
+    dataset(tmp_path / "t").save(turns_table(turn_row(split="test", response_logprobs=[5e-5, -0.5])))
 
 
 def rows_of(schema: pa.Schema, **values: Any) -> pa.Table:

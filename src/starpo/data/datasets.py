@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from kedro.io import AbstractDataset
 
-from starpo.data.invariants import check_table
+from starpo.data.invariants import check_schema, check_table
 from starpo.data.reading import read_object, read_table
+from starpo.data.rejected import keep_rejected, rejected_path, rejection
 from starpo.data.schemas import TABLES
 from starpo.errors import UserError
 from starpo.learning.policy import MANIFEST, Policy, PolicyState
@@ -43,6 +44,11 @@ class TableDataset(AbstractDataset[Any, pa.Table]):
 
     def save(self, data: pa.Table | Iterable[pa.RecordBatch]) -> None:
         schema = TABLES[self._table]
+        if isinstance(data, pa.Table) and (problem := check_schema(data.schema, self._table)):
+            keep_rejected(self._path, data)
+            raise rejection(self._path, problem)
+        if isinstance(data, pa.Table):
+            schema = schema.with_metadata(data.schema.metadata)  # it names trajectories without a row
         batches = data.to_batches() if isinstance(data, pa.Table) else data
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _temporary(self._path)
@@ -55,12 +61,10 @@ class TableDataset(AbstractDataset[Any, pa.Table]):
             raise
         problem = check_table(pq.read_table(temporary), self._table)
         if problem:
-            rejected = self._path.parent / "rejected" / self._path.name
+            rejected = rejected_path(self._path)
             rejected.parent.mkdir(exist_ok=True)
             os.replace(temporary, rejected)
-            raise UserError(
-                f"{self._path}: {problem}. The table is kept in {rejected}; nothing was overwritten"
-            )
+            raise rejection(self._path, problem)
         os.replace(temporary, self._path)
 
     def _exists(self) -> bool:

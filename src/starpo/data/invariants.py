@@ -1,23 +1,73 @@
-"""What must hold of every table, checked vectorised on every save; returns the first breach in words."""
+"""What must hold of every table as a whole, checked vectorised on every save; the first breach in words.
+
+These are faults of the code that wrote the table: they stop the run. A fault of single rows quarantines their
+trajectories (:mod:`starpo.data.quarantine`), but in an evaluation, where no row can be given up: its prompts are
+compared in pairs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: float32 log-softmax may exceed 0 by rounding only.
-LOGPROB_TOLERANCE = 1e-4
+from starpo.config import QuarantineConfig
+from starpo.data.quarantine import FAULTS, describe, turn_faults
+from starpo.data.schemas import TABLES
 
 _TURN_KEY = ("iteration", "stream", "group", "member", "turn")
 _TRAJECTORY_KEY = ("iteration", "stream", "group", "member")
 
 
-def check_table(table: pa.Table, name: str) -> str | None:
-    """The first broken invariant of the table kind ``name``, naming rows, or None."""
-    return _CHECKS[name](table) if table.num_rows else None
+def check_schema(schema: pa.Schema, kind: str) -> str | None:
+    """How ``schema`` differs from that of the table kind (a missing, odd or mistyped column), or None."""
+    expected = TABLES[kind]
+    for name in expected.names:
+        if name not in schema.names:
+            return f"the column {name!r} is missing"
+        if schema.field(name).type != expected.field(name).type:
+            return (
+                f"the column {name!r} holds {schema.field(name).type}, expected {expected.field(name).type}"
+            )
+    odd = [name for name in schema.names if name not in expected.names]
+    if odd:
+        return f"the column {odd[0]!r} does not belong to a table of {kind}"
+    if schema.names != expected.names:
+        return f"the columns are not in their order: {', '.join(expected.names)}"
+    return None
+
+
+def check_table(table: pa.Table, kind: str) -> str | None:
+    """The first broken invariant of the table kind, naming rows, or None."""
+    if problem := check_schema(table.schema, kind):
+        return problem
+    if not table.num_rows or kind not in _CHECKS:
+        return None
+    return _check_keys(table) or _CHECKS[kind](table)
+
+
+def check_metrics(metrics: Mapping[str, Any]) -> str | None:
+    """Metrics that are not finite, by name, or None."""
+    bad = {
+        key: value for key, value in metrics.items() if isinstance(value, float) and not np.isfinite(value)
+    }
+    if bad:
+        return "not finite: " + ", ".join(f"{key} = {value}" for key, value in sorted(bad.items()))
+    return None
+
+
+def _check_keys(table: pa.Table) -> str | None:
+    for column in ("iteration", "policy_step", "group", "member"):
+        if table[column].null_count:
+            return f"{column} is null in {table[column].null_count} rows"
+    for column in ("iteration", "policy_step", "stream", "split"):
+        values = pc.unique(table[column]).to_pylist()
+        if len(values) > 1:
+            return f"{column} holds {values[0]!r} and {values[1]!r}; a table is of one policy and one stream"
+    return None
 
 
 def _duplicates(table: pa.Table, key: tuple[str, ...]) -> str | None:
@@ -30,38 +80,23 @@ def _duplicates(table: pa.Table, key: tuple[str, ...]) -> str | None:
     return None
 
 
-def _lengths(table: pa.Table, column: str) -> np.ndarray:
-    return pc.list_value_length(table[column]).to_numpy()
-
-
-def _flat(table: pa.Table, column: str) -> np.ndarray:
-    return pc.list_flatten(table[column]).to_numpy()
-
-
 def _first(bad: np.ndarray) -> str:
     return f"{int(bad.sum())} rows, first row {int(np.flatnonzero(bad)[0])}"
 
 
 def _check_turns(table: pa.Table) -> str | None:
-    sampled, logprobs = _lengths(table, "response_ids"), _lengths(table, "response_logprobs")
-    if (sampled != logprobs).any():
-        return f"response_ids and response_logprobs differ in length ({_first(sampled != logprobs)})"
-    if (sampled == 0).any():
-        return f"turns without a sampled token ({_first(sampled == 0)})"
-    if (_lengths(table, "context_ids") == 0).any():
-        return f"turns without context ({_first(_lengths(table, 'context_ids') == 0)})"
-    values = _flat(table, "response_logprobs")
-    owners = np.repeat(np.arange(table.num_rows), sampled)
-    bad = ~np.isfinite(values) | (values > LOGPROB_TOLERANCE)
-    if bad.any():
-        return (
-            f"{int(bad.sum())} log-probs are not finite or above 0, first in row {int(owners[bad][0])}: "
-            f"{values[bad][0]}"
-        )
-    rewards = table["reward"].to_numpy()
-    if not np.isfinite(rewards).all():
-        return f"rewards are not finite ({_first(~np.isfinite(rewards))})"
-    return _duplicates(table, _TURN_KEY)
+    if problem := _duplicates(table, _TURN_KEY):
+        return problem
+    group, member, turn = (table[name].to_numpy() for name in ("group", "member", "turn"))
+    goes_on = np.r_[False, (np.diff(group) == 0) & (np.diff(member) == 0)]
+    expected = np.where(goes_on, np.r_[0, turn[:-1] + 1], 0)
+    if (turn != expected).any():
+        return f"turns of a trajectory are not 0, 1, 2, … in this order ({_first(turn != expected)})"
+    if table["split"][0].as_py() != "train" and (faults := turn_faults(table, QuarantineConfig())):
+        total = int((~goes_on).sum())
+        meaning = FAULTS[next(iter(faults.values()))]
+        return f"{meaning}: {describe(faults, total)}; in an evaluation no row can be given up"
+    return None
 
 
 def _check_scored(table: pa.Table) -> str | None:
@@ -76,14 +111,19 @@ def _check_scored(table: pa.Table) -> str | None:
 
 def _check_updates(table: pa.Table) -> str | None:
     for column in ("advantages", "values", "learner_logprobs", "ratios"):
-        values = _flat(table, column)
+        values = pc.list_flatten(table[column]).to_numpy()
         if not np.isfinite(values).all():
             return f"{int((~np.isfinite(values)).sum())} entries of {column} are not finite"
     return _duplicates(table, _TURN_KEY)
+
+
+def _check_labels(table: pa.Table) -> str | None:
+    return _duplicates(table, _TRAJECTORY_KEY)
 
 
 _CHECKS: dict[str, Callable[[pa.Table], str | None]] = {
     "turns": _check_turns,
     "scored": _check_scored,
     "updates": _check_updates,
+    "labels": _check_labels,
 }

@@ -93,4 +93,15 @@ UPDATES = pa.schema(
     ]
 )
 
-TABLES: dict[str, pa.Schema] = {"turns": TURNS, "scored": SCORED, "updates": UPDATES}
+#: One row per evaluated trajectory that failed (or, in Bandit, was not paid): what that is put down to.
+LABELS = pa.schema(
+    [
+        *_KEYS,
+        ("label", _TEXT),
+        ("turn", pa.int32()),
+        ("chance", pa.float32()),
+        ("schema_version", pa.int16()),
+    ]
+)
+
+TABLES: dict[str, pa.Schema] = {"turns": TURNS, "scored": SCORED, "updates": UPDATES, "labels": LABELS}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,7 +16,12 @@ from starpo.data.schemas import SCHEMA_VERSION, TURNS
 def trajectories_to_table(
     trajectories: Iterable[Trajectory], *, policy_step: int, temperature: float, top_p: float
 ) -> pa.Table:
-    """One row per turn, in the order given. A trajectory whose first prompt was too long has no turn and no row."""
+    """One row per turn, in the order given.
+
+    A trajectory without a turn (its first prompt was too long, or ``reset`` failed) has no row; it is named in the
+    table's metadata, which the file keeps, see :func:`without_turns`.
+    """
+    trajectories = list(trajectories)
     columns: dict[str, list[object]] = {name: [] for name in TURNS.names}
     for trajectory in trajectories:
         address = trajectory.address
@@ -56,4 +63,25 @@ def trajectories_to_table(
             }
             for name, value in row.items():
                 columns[name].append(value)
-    return pa.table([pa.array(columns[field.name], type=field.type) for field in TURNS], schema=TURNS)
+    table = pa.table([pa.array(columns[field.name], type=field.type) for field in TURNS], schema=TURNS)
+    missing = [_missing(trajectory) for trajectory in trajectories if not trajectory.turns]
+    return table.replace_schema_metadata({_WITHOUT_TURNS: json.dumps(missing)}) if missing else table
+
+
+_WITHOUT_TURNS = "starpo.without_turns"
+
+
+def _missing(trajectory: Trajectory) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(trajectory.address),
+        "instance_seed": trajectory.instance_seed,
+        "dynamics_seed": trajectory.dynamics_seed,
+        "trajectory_stop": trajectory.stop_reason.value if trajectory.stop_reason else None,
+        "error": trajectory.error,
+    }
+
+
+def without_turns(turns: pa.Table) -> list[dict[str, Any]]:
+    """Trajectories of a table that have no row: address, seeds, ``trajectory_stop`` and ``error`` of each."""
+    found: list[dict[str, Any]] = json.loads((turns.schema.metadata or {}).get(_WITHOUT_TURNS.encode(), b"[]"))
+    return found

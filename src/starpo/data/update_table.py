@@ -27,7 +27,7 @@ def updates_to_table(batch: Sequences, result: UpdateResult, policy: Policy) -> 
                 {
                     "iteration": policy.iteration,
                     "policy_step": policy.step,
-                    "environment": batch.environment,
+                    "environment": batch.environments[row],
                     "split": "train",
                     "stream": "train",
                     "group": group,

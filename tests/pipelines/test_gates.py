@@ -1,0 +1,56 @@
+"""Gates in a real Kedro run: a quarantined row, a stopped table, and the same command going on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from projects import EVERY, GROUP_SIZE, GROUPS, TRAINED, Project
+
+from starpo.data.schemas import TURNS
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("smoke")]
+
+
+def spoil(project: Project, run: str, faulty: Callable[[dict[str, Any]], bool], **changes: Any) -> None:
+    """Rollouts of the smoke run under the name ``run``, some rows changed."""
+    name = f"iter_{EVERY:04d}.parquet"
+    rows = pq.read_table(project.folder("02_rollouts", TRAINED) / name).to_pylist()
+    folder = project.folder("02_rollouts", run)
+    folder.mkdir(parents=True)
+    changed = [row | changes if faulty(row) else row for row in rows]
+    pq.write_table(pa.Table.from_pylist(changed, schema=TURNS), folder / name)
+
+
+def test_a_faulty_row_is_quarantined_and_too_many_stop_the_run(project: Project) -> None:
+    spoil(project, "one-bad", lambda row: (row["group"], row["member"]) == (3, 1), reward=99.0)
+    done = project.run("--env=smoke", "--pipeline=reward", f"--params=run.source=one-bad@{EVERY:04d}")
+    assert done.code == 0, done.text
+    assert f"quarantined 1 of {GROUPS * GROUP_SIZE} trajectories (return_out_of_range 1)" in done.text
+    assert "Data Docs: data/08_reporting/" in done.text
+    stored = project.folder("03_scored", f"reward-one-bad-{EVERY:04d}") / f"iter_{EVERY:04d}.parquet"
+    (row,) = [row for row in pq.read_table(stored).to_pylist() if row["quarantined"]]
+    assert (row["group"], row["member"], row["kept"]) == (3, 1, False)
+    assert row["reason"] == "return_out_of_range"
+
+    spoil(project, "all-bad", lambda row: row["member"] == 0, response_logprobs=[0.5])
+    command = ("--env=smoke", "--pipeline=reward", f"--params=run.source=all-bad@{EVERY:04d}")
+    stopped = project.run(*command)
+    assert stopped.code == 1
+    assert "Traceback" not in stopped.text
+    folder = project.folder("03_scored", f"reward-all-bad-{EVERY:04d}")
+    for part in (
+        f"{GROUPS} of {GROUPS * GROUP_SIZE} trajectories",
+        "group 0 member 0",
+        "max_quarantined_share",
+    ):
+        assert part in stopped.text
+    assert pq.read_table(folder / "rejected" / f"iter_{EVERY:04d}.parquet").num_rows == GROUPS * GROUP_SIZE
+    assert not (folder / f"iter_{EVERY:04d}.parquet").exists()
+
+    goes_on = project.run(*command[:2], command[2] + ",gates.max_quarantined_share=0.5")
+    assert goes_on.code == 0, goes_on.text
+    assert (folder / f"iter_{EVERY:04d}.parquet").exists()
