@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig, RunConfig
-from starpo.errors import UserError
-from starpo.learning.policy import Policy, PolicyState
+from starpo.learning.lora import frozen_base
+from starpo.learning.model_files import ModelFiles
+from starpo.learning.policy import STATE_FILES, Policy, PolicyState
 from starpo.learning.warm_start import build_base_policy, harness_of
 from starpo.rollout.vllm_engine import stored_weights
 from starpo.run_paths import base_policy_run
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 def make_base_policy(
     base_policy: BasePolicyConfig, environment: EnvironmentConfig, agent: AgentConfig
 ) -> PolicyState:
-    """Build and warm-start the embedded policy, or take the Hugging Face model at ``base_policy.path``."""
+    """Build and warm-start the embedded policy, or take the pretrained model at ``base_policy.path``."""
     name = base_policy_run(base_policy, environment, agent)
     if base_policy.path is None:
         files = Path(tempfile.mkdtemp(prefix="starpo-base-"))
@@ -27,12 +28,8 @@ def make_base_policy(
         weights, fit = build_base_policy(files, environment, agent, base_policy)
         logger.info("base policy: %s", ", ".join(f"{key} {value:.4g}" for key, value in fit.items()))
     else:
-        files = Path(base_policy.path)
-        if not (files / "config.json").exists():
-            raise UserError(
-                f"base_policy.path = {base_policy.path!r}: no Hugging Face model there (config.json is missing); "
-                "give a local model directory, or null for the embedded policy"
-            )
+        expanded = Path(tempfile.mkdtemp(prefix="starpo-model-"))
+        files = ModelFiles.at(base_policy.path).as_directory(expanded)
         weights = dict(stored_weights(files))
     return PolicyState(
         run=name,
@@ -48,8 +45,12 @@ def make_base_policy(
 
 
 def import_policy(source: Policy, run: RunConfig) -> PolicyState:
-    """The run's own copy of its first policy, with the learner state where the source has one (a fork)."""
-    parts = {part: source.tensors(part) for part in ("actor_moments", "critic", "critic_moments")}
+    """The run's own copy of its first policy, with the learner state where the source has one (a fork).
+
+    The source of a fork may be removed later, so an adapter's frozen base is copied too.
+    """
+    parts = {part: source.tensors(part) for part in STATE_FILES}
+    adapter = source.adapter()
     return PolicyState(
         run=str(run.name),
         iteration=0,
@@ -61,4 +62,6 @@ def import_policy(source: Policy, run: RunConfig) -> PolicyState:
         weights=source.tensors("weights"),
         weights_in="policy_0000",
         parts={part: tensors for part, tensors in parts.items() if tensors is not None},
+        adapter=adapter,
+        base=frozen_base(source) if adapter is not None else None,
     )

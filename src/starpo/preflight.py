@@ -3,53 +3,107 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
-from starpo.algorithms.registry import advantage_estimator, policy_loss_function
-from starpo.config import EnvironmentConfig
+import psutil
+import torch
+
+from starpo.config import EnvironmentConfig, Parameters
 from starpo.environments.registry import make
 from starpo.errors import UserError
 from starpo.learning.deepspeed_engine import learner_device
-from starpo.learning.policy import MANIFEST, Policy
+from starpo.learning.memory import MemoryEstimate, estimate_memory
+from starpo.learning.model_files import ModelFiles
+from starpo.learning.model_shape import ModelShape
+from starpo.learning.objective import check_objective
+from starpo.learning.policy import MANIFEST, PARTS, Policy
 from starpo.parameters import Resolved
-from starpo.rewards.total import bind_terms
+from starpo.rollout.mixture import group_counts
 from starpo.rollout.vllm_engine import on_gpu
 from starpo.run_paths import MODELS
 
 logger = logging.getLogger(__name__)
 
 
-def check_before_work(root: Path, resolved: Resolved) -> None:
-    """Raise ``UserError`` for what would only fail in the middle of a run."""
+def check_before_work(root: Path, resolved: Resolved) -> MemoryEstimate | None:
+    """Raise ``UserError`` for what would only fail in the middle of a run.
+
+    Returns the memory that the run will need where it starts from a pretrained model.
+    """
     parameters = resolved.parameters
-    algorithm = parameters.algorithm
-    advantage_estimator(algorithm.estimator, **algorithm.estimator_parameters)
-    policy_loss_function(algorithm.policy_loss, **algorithm.policy_loss_parameters)
-    bind_terms(parameters.reward.terms)
+    check_objective(parameters)
+    if not parameters.algorithm.response_mask:
+        logger.warning(
+            "algorithm.response_mask = false: the environment's text is trained as if the policy had written it; "
+            "this is an ablation"
+        )
     on_gpu(parameters.engine)
     learner_device(parameters.learner)
     _check_environment("environment", parameters.environment)
+    _check_shares(parameters)
     for name in parameters.evaluation.suites:
         task = parameters.evaluation.task(name, parameters.environment)
         _check_environment(f"evaluation.suites.{name}", task)
-    base = parameters.base_policy.path
-    if base is not None and not (Path(base) / "config.json").exists():
-        raise UserError(
-            f"base_policy.path = {base!r}: no Hugging Face model there (config.json is missing); "
-            "give a local model directory, or null for the embedded policy"
-        )
-    if resolved.fork is not None:
-        _ = Policy.open(
-            root / MODELS / resolved.fork.run / f"policy_{resolved.fork.iteration:04d}"
-        ).model_directory
+    memory = _check_memory(parameters)
+    for source in (resolved.fork, resolved.against):
+        if source is not None:
+            _ = Policy.open(root / MODELS / source.run / f"policy_{source.iteration:04d}").model_directory
     rewind(root / MODELS / resolved.names["name"])
+    return memory
+
+
+def _check_memory(parameters: Parameters) -> MemoryEstimate | None:
+    """The embedded policy fits anywhere; of a pretrained model nothing is loaded that would not fit."""
+    if parameters.base_policy.path is None:
+        return None
+    shape = ModelShape.of(ModelFiles.at(parameters.base_policy.path).config())
+    memory = estimate_memory(
+        shape,
+        parameters,
+        on_gpu=learner_device(parameters.learner).type == "cuda",
+        host_memory=psutil.virtual_memory().total,
+        device_memory=_device_memory(parameters),
+        ranks=int(os.environ.get("WORLD_SIZE", "1")),
+    )
+    if not memory.fits:
+        path, size = parameters.base_policy.path, f"{shape.parameters / 1e6:,.0f} million parameters"
+        raise UserError(
+            f"base_policy.path = {path!r}: {size} do not fit into this machine\n{memory.table()}\n"
+            "Less is needed with learner.lora, learner.gradient_checkpointing = true, a smaller "
+            "learner.micro_batch_tokens, learner.dtype = bfloat16, engine.sleep = true or a smaller "
+            "engine.gpu_memory_utilization; on GPUs also with learner.zero_stage = 3 and learner.offload_optimizer"
+        )
+    return memory
+
+
+def _device_memory(parameters: Parameters) -> int:
+    if learner_device(parameters.learner).type == "cuda":
+        return int(torch.cuda.get_device_properties(0).total_memory)
+    return int(psutil.virtual_memory().total)
 
 
 def _check_environment(key: str, config: EnvironmentConfig) -> None:
-    try:
-        make(config.name, **config.arguments)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{key}: {error}") from None
+    for number, member in enumerate(config.members):
+        try:
+            make(member.name, **member.arguments)
+        except Exception as error:  # building runs code of others
+            where = f"{key}.mixture.{number}" if config.mixture else key
+            what = (
+                "" if isinstance(error, ValueError | TypeError | UserError) else f"{type(error).__name__}: "
+            )
+            raise UserError(f"{where}: {what}{error}") from None
+
+
+def _check_shares(parameters: Parameters) -> None:
+    members, groups = parameters.environment.members, parameters.rollout.groups
+    counts = group_counts([each.weight for each in members], groups)
+    for member, count in zip(members, counts, strict=True):
+        if not count:
+            raise UserError(
+                f"environment.mixture: {member.known_as!r} with weight {member.weight:g} gets none of rollout.groups = "
+                f"{groups} groups; raise its weight or the number of groups"
+            )
 
 
 def rewind(models: Path) -> None:
@@ -79,5 +133,6 @@ def rewind(models: Path) -> None:
 
 def _check_readable(policies: list[Policy]) -> None:
     for policy in policies:
-        for part in ("weights", "actor_moments", "critic", "critic_moments"):
+        policy.adapter_settings()
+        for part in PARTS:
             policy.tensors(part)

@@ -1,4 +1,5 @@
-"""``starpo``: ``runs list | show NAME | rm NAME | plot NAME…``, and the commands for policies."""
+"""``starpo``: ``runs list | show NAME | rm NAME | plot NAME…``, and the commands for policies
+and pretrained models."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from starpo import policies_cli
+from starpo import models_cli, policies_cli
 from starpo.config import flatten
 from starpo.errors import UserError
 from starpo.runs import (
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("--out", type=Path, default=Path("learning_curve.png"), help="file to write")
     plot.set_defaults(action=_plot)
     policies_cli.add_commands(topics, where)
+    models_cli.add_commands(topics)
     return parser
 
 

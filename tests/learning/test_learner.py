@@ -25,6 +25,7 @@ from torch import Tensor
 
 from starpo.data.trajectory_table import trajectories_to_table
 from starpo.data.update_table import updates_to_table
+from starpo.learning import models
 from starpo.learning.batching import Sequences, sequences_of
 from starpo.learning.host import LearnerHost
 from starpo.learning.learner import Learner, UpdateResult
@@ -254,6 +255,61 @@ def test_the_learner_scores_as_the_engine_does(
 ) -> None:
     chains = [batch.token_ids[row, : batch.lengths[row]].tolist() for row in range(4)]
     assert differences(learner(tiny_policy).score(chains), engine.score(chains)) < ROUNDING
+
+
+@pytest.mark.parametrize(("mini_batches", "passes"), [(1, 1), (2, 3)])
+def test_the_first_step_s_own_log_probs_spare_its_recomputation(
+    tiny_policy: Policy,
+    batch: Sequences,
+    monkeypatch: pytest.MonkeyPatch,
+    mini_batches: int,
+    passes: int,
+) -> None:
+    sparing = learner(
+        tiny_policy, old_logprobs="recompute", mini_batches=mini_batches, algo=algorithm(estimator="grpo")
+    )
+    forward = []
+    sparing._actor.engine.module.register_forward_hook(lambda *_: forward.append(1))
+    found = update(sparing, batch)
+    assert len(forward) == passes, "one for each step, and one for the rows of later steps"
+    monkeypatch.setattr(Learner, "_first_step_recomputes", False)
+    thorough = learner(
+        tiny_policy, old_logprobs="recompute", mini_batches=mini_batches, algo=algorithm(estimator="grpo")
+    )
+    expected = update(thorough, batch)
+    assert found.metrics == pytest.approx(expected.metrics, abs=1e-6)
+    largest = max(
+        float((sparing.weights()[n] - thorough.weights()[n]).abs().max()) for n in sparing.weights()
+    )
+    assert largest < 1e-5
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+def test_logits_in_chunks_give_the_same_update(
+    tiny_policy: Policy, batch: Sequences, monkeypatch: pytest.MonkeyPatch, stage: int
+) -> None:
+    whole = learner(tiny_policy)
+    update(whole, batch)
+    monkeypatch.setattr(models, "MAX_LOGITS", 5000)
+    chunked = learner(tiny_policy, zero_stage=stage)
+    update(chunked, batch)
+    largest = max(float((whole.weights()[n] - chunked.weights()[n]).abs().max()) for n in whole.weights())
+    assert largest < 1e-5
+
+
+def test_padding_is_at_most_five_percent_and_shared_beginnings_are_computed_once(
+    tiny_policy: Policy, batch: Sequences
+) -> None:
+    metrics = update(learner(tiny_policy, mini_batches=1), batch).metrics
+    assert metrics["padding_share"] <= 0.05
+    prefixes = {
+        tuple(row[:end].tolist())
+        for row, flags in zip(batch.token_ids, batch.mask, strict=True)
+        for end in range(1, int(flags.nonzero().max()) + 1)
+    }
+    needed = sum(int(flags.nonzero().max()) for flags in batch.mask)
+    assert metrics["shared_token_share"] == pytest.approx(1 - len(prefixes) / needed)
+    assert metrics["shared_token_share"] > 0.2, "all begin with the same system message"
 
 
 def test_recomputed_old_log_probs_are_the_learner_s_own(tiny_policy: Policy, batch: Sequences) -> None:

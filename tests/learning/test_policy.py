@@ -15,7 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from starpo.errors import UserError
-from starpo.learning.policy import MANIFEST, MODEL, STATE_FILES, Policy, first_policy
+from starpo.learning.policy import (
+    MANIFEST,
+    MODEL,
+    PARTS,
+    STATE_FILES,
+    Adapter,
+    Policy,
+    PolicyState,
+    first_policy,
+)
 from starpo.learning.retention import prune
 from starpo.preflight import rewind
 
@@ -225,6 +234,31 @@ def test_no_complete_state_at_all_is_refused_with_a_remedy(tmp_path: Path) -> No
     trained(tmp_path, 1, complete=False)
     with pytest.raises(UserError, match="starpo runs rm run"):
         rewind(tmp_path / "run")
+
+
+def test_an_adapter_is_kept_and_pruned_with_the_model_it_belongs_to(tmp_path: Path) -> None:
+    imported(tmp_path)
+    for iteration in (1, 2, 3):
+        directory = tmp_path / "run" / f"policy_{iteration:04d}"
+        PolicyState(
+            run="run",
+            iteration=iteration,
+            policy_step=iteration,
+            status="trained",
+            counters=COUNTERS,
+            model_files=model_files(tmp_path),
+            harness={},
+            weights=tensors(iteration),
+            weights_in=directory.name,
+            parts=parts(),
+            adapter=Adapter({"r": 2}, tensors(10 + iteration)),
+        ).write(directory)
+    stored = Policy.open(tmp_path / "run" / "policy_0003").adapter()
+    assert stored is not None and stored.settings == {"r": 2}
+    assert same(stored.tensors, tensors(13))
+    prune(tmp_path / "run", keep_last=1, keep_models={0, 1})
+    held = {path.parent.parent.name for path in (tmp_path / "run").glob(f"*/{PARTS['adapter']}")}
+    assert held == {"policy_0001", "policy_0003"}
 
 
 def test_a_damaged_newest_state_is_refused_naming_the_file(tmp_path: Path) -> None:

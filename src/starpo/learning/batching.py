@@ -1,4 +1,4 @@
-"""From the turns table to padded batches: trajectories, mini-batches, length-sorted micro-batches."""
+"""From the turns table to batches: trajectories, mini-batches, micro-batches."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Sequences:
     """int64 [N]."""
     anchors: Tensor
     """int64 [N, K], equal where turns of a group started from the same observation."""
-    environment: str
-    """Registered name of the environment."""
+    environments: list[str]
+    """[N], name of each trajectory's environment."""
 
     @property
     def returns(self) -> Tensor:
@@ -52,13 +52,23 @@ def sequences_of(
     ``turn_rewards`` maps (group, member) to its scored reward per turn; rows of ``turns`` are in order.
     """
     chains: dict[tuple[int, int], list[tuple[list[int], list[int], list[float], int]]] = {}
-    columns = ("group", "member", "context_ids", "response_ids", "response_logprobs", "observation")
+    columns = (
+        "group",
+        "member",
+        "context_ids",
+        "response_ids",
+        "response_logprobs",
+        "observation",
+        "environment",
+    )
+    played: dict[tuple[int, int], str] = {}
     anchor_of: dict[tuple[int, str], int] = {}
-    for group, member, context, response, logprobs, observation in zip(
+    for group, member, context, response, logprobs, observation, environment in zip(
         *(turns[name].to_pylist() for name in columns), strict=True
     ):
         if (group, member) in kept:
             anchor = anchor_of.setdefault((group, observation), len(anchor_of))
+            played[group, member] = environment
             chains.setdefault((group, member), []).append((context, response, logprobs, anchor))
     keys = sorted(chains)
     lengths = np.array([sum(len(c) + len(r) for c, r, *_ in chains[key]) for key in keys], dtype=np.int64)
@@ -93,7 +103,7 @@ def sequences_of(
         torch.from_numpy(turn_mask),
         torch.tensor([group for group, _ in keys], dtype=torch.int64),
         torch.from_numpy(anchors),
-        str(turns["environment"][0].as_py()),
+        [played[key] for key in keys],
     )
 
 
@@ -102,19 +112,17 @@ def mini_batches(rows: int, count: int, generator: np.random.Generator) -> list[
     return [part for part in np.array_split(generator.permutation(rows), count) if len(part)]
 
 
-def micro_batches(
-    rows: np.ndarray, lengths: np.ndarray, token_budget: int
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Split ``rows`` into length-sorted parts of at most ``token_budget`` padded tokens; yields (rows, width).
+def micro_batches(rows: np.ndarray, lengths: np.ndarray, token_budget: int) -> Iterator[np.ndarray]:
+    """Split ``rows`` in the table's order into parts whose lengths sum up to at most ``token_budget``.
 
-    A row longer than the budget comes alone.
+    So the members of a group, which begin alike, stay together. A row longer than the budget comes alone.
     """
-    ordered = rows[np.argsort(lengths[rows], kind="stable")]
-    start = 0
-    while start < len(ordered):
-        end = start + 1
-        while end < len(ordered) and (end + 1 - start) * lengths[ordered[end]] <= token_budget:
-            end += 1
-        part = ordered[start:end]
-        yield part, int(lengths[part].max())
-        start = end
+    ordered = np.sort(rows)
+    start, tokens = 0, 0
+    for at, row in enumerate(ordered):
+        if tokens and tokens + lengths[row] > token_budget:
+            yield ordered[start:at]
+            start, tokens = at, 0
+        tokens += lengths[row]
+    if len(ordered):
+        yield ordered[start:]

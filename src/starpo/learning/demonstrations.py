@@ -13,12 +13,16 @@ import numpy as np
 
 from starpo.agent.records import Trajectory
 from starpo.agent.template import ChatTemplate
-from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig, WarmStartStage
+from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig, MixtureMember, WarmStartStage
 from starpo.environments.base import TextEnvironment
-from starpo.environments.solvers import optimal_actions
+from starpo.environments.registry import make
+from starpo.environments.solvers import has_solver, optimal_actions
 from starpo.environments.splits import Split
+from starpo.errors import UserError
 from starpo.rollout.engine import Completion
-from starpo.rollout.episodes import RolloutPlan, begin_episodes
+from starpo.rollout.episode import Episode
+from starpo.rollout.episodes import RolloutPlan, begin_episodes, reading_of
+from starpo.rollout.stage import Act, Leave, Stage
 from starpo.seeds import Purpose, SeedKey
 
 
@@ -39,7 +43,7 @@ class Demonstrator:
         careful = draw.random() < self.stage.careful_share
         plan = optimal_actions(env)[:length] if careful else []
         thought = CAREFUL_THOUGHT if plan else ""
-        actions = plan or [str(draw.choice(env.action_names)) for _ in range(length)]
+        actions = plan or [env.random_action(draw) for _ in range(length)]
         text = self._write(thought, actions)
         return _spoil(text, draw) if draw.random() < self.stage.malformed_share else text
 
@@ -68,6 +72,25 @@ def _spoil(text: str, draw: np.random.Generator) -> str:
     )
 
 
+def demonstrated(environment: EnvironmentConfig, stage: WarmStartStage) -> tuple[MixtureMember, ...]:
+    """Environments that a stage demonstrates: of a mixture those with a solver, by their weights.
+
+    A stage without careful turns needs no solver and shows all of them. Raises ``UserError`` if none is left.
+    """
+    solvable = [
+        member
+        for member in environment.members
+        if not stage.careful_share or has_solver(make(member.name, **member.arguments))
+    ]
+    if not solvable:
+        names = ", ".join(member.known_as for member in environment.members)
+        raise UserError(
+            f"base_policy.stages: careful_share = {stage.careful_share:g} needs a solver, and {names} has none; give "
+            "the class a method optimal_actions() -> list[str], or set careful_share to 0"
+        )
+    return tuple(solvable)
+
+
 def demonstrate(
     environment: EnvironmentConfig,
     agent: AgentConfig,
@@ -77,6 +100,7 @@ def demonstrate(
 ) -> list[Trajectory]:
     """The episodes of stage ``number`` on training instances, as token ledgers like any rollout's."""
     stage = config.stages[number]
+    shown = demonstrated(environment, stage)
     plan = RolloutPlan(
         environment.name,
         environment.arguments,
@@ -87,13 +111,22 @@ def demonstrate(
         groups=stage.demonstrations,
         group_size=1,
         temperature=1.0,
+        mixture=() if environment.mixture is None else shown,
     )
     demonstrator = Demonstrator(stage, agent, config.max_plan)
+    stand = Stage(reading_of(agent))
     trajectories = []
-    for index, episode in enumerate(begin_episodes(plan, agent, template)):
+    for index, episode in enumerate(begin_episodes(plan, agent, template, stand)):
+        if not isinstance(episode, Episode):
+            raise UserError(f"no demonstration of {episode.address.environment}: {episode.error}")
         draw = SeedKey(config.seed, Purpose.DEMONSTRATION, plan.stream, group=index).generator()
         while episode.trajectory.stop_reason is None and episode.begin_turn():
-            ids = (*template.content(demonstrator.respond(episode.env, draw)), template.turn_end)
-            episode.receive(Completion(index, ids, (0.0,) * len(ids), stopped=True))
+            ids = (
+                *template.content(demonstrator.respond(stand.environment(index), draw)),
+                template.turn_end,
+            )
+            completion = Completion(index, ids, (0.0,) * len(ids), stopped=True)
+            episode.receive(completion, stand.act(Act(index, *episode.response(completion))))
+        stand.do(Leave(index))
         trajectories.append(episode.trajectory)
     return trajectories

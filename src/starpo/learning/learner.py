@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.kl import token_kl
@@ -23,9 +22,14 @@ from starpo.algorithms.registry import advantage_estimator, policy_loss_function
 from starpo.algorithms.value_loss import value_loss
 from starpo.config import AlgorithmConfig, LearnerConfig
 from starpo.learning.batching import Sequences, micro_batches, mini_batches
-from starpo.learning.deepspeed_engine import TrainedModule, learner_device
-from starpo.learning.models import Actor, Critic
-from starpo.learning.policy import Policy, contiguous, first_policy
+from starpo.learning.deepspeed_engine import learner_device
+from starpo.learning.kl_penalty import KLPenalty
+from starpo.learning.loading import Networks
+from starpo.learning.meter import Meter, explained_variance
+from starpo.learning.mismatch import corrected_advantages
+from starpo.learning.policy import Adapter, Policy
+from starpo.learning.prefix_tree import PrefixTree, prefix_tree
+from starpo.learning.response_mask import with_context_tokens
 from starpo.seeds import Purpose, SeedKey
 
 
@@ -36,7 +40,7 @@ class UpdateResult:
     metrics: dict[str, float]
     """Means over the iteration, see the glossary of metrics."""
     advantages: Tensor
-    """float32 [N, T] as used."""
+    """float32 [N, T] as estimated."""
     values: Tensor
     """float32 [N, T] before the update, 0 without a critic."""
     learner_logp: Tensor
@@ -49,73 +53,52 @@ class Learner:
     def __init__(
         self, policy: Policy, config: LearnerConfig, algorithm: AlgorithmConfig, *, temperature: float
     ) -> None:
-        from transformers import AutoModelForCausalLM  # noqa: PLC0415
-
         self._config = config
         self._algorithm = algorithm
         self._temperature = temperature
         self._device = learner_device(config)
         self._estimator = advantage_estimator(algorithm.estimator, **algorithm.estimator_parameters)
         self._policy_loss = policy_loss_function(algorithm.policy_loss, **algorithm.policy_loss_parameters)
-        dtype = getattr(torch, config.dtype)
-
-        def causal_model(directory: Path = policy.model_directory) -> Any:
-            model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, local_files_only=True)
-            if config.gradient_checkpointing:
-                model.gradient_checkpointing_enable()
-            return model
-
-        self._actor = TrainedModule(Actor(causal_model()), config.actor, config)
-        self._critic: TrainedModule | None = None
-        if algorithm.uses_critic:
-            trunk = causal_model()
-            width = int(trunk.config.hidden_size)
-            self._critic = TrainedModule(Critic(trunk.get_decoder(), width).to(dtype), config.critic, config)
-        self._reference: nn.Module | None = None
-        if algorithm.kl_coefficient:
-            reference = causal_model(first_policy(policy).model_directory)
-            self._reference = Actor(reference).to(self._device).eval().requires_grad_(False)
+        self._networks = Networks(policy, config, algorithm)
+        self._actor, self._critic = self._networks.actor, self._networks.critic
+        self._reference = self._networks.reference
+        self._kl = KLPenalty(algorithm)
         self.holds = ""
         self.restore(policy)
 
     def restore(self, policy: Policy) -> None:
         """Take over a stored policy's weights, moments and counters, unless they are already here."""
-        if self.holds == policy.identity:
-            return
-        weights = policy.tensors("weights") or {}
-        counters = policy.counters
-        actor_weights = {f"model.{name}": tensor for name, tensor in weights.items()}
-        self._actor.restore(actor_weights, policy.tensors("actor_moments"), counters["actor_steps"])
-        critic = policy.tensors("critic")
-        if self._critic is not None and critic is not None:
-            self._critic.restore(critic, policy.tensors("critic_moments"), counters["critic_steps"])
-        self.holds = policy.identity
+        if self.holds != policy.identity:
+            self._networks.restore(policy)
+            self._kl.restore(policy.counters)
+            self.holds = policy.identity
 
     def weights(self) -> dict[str, Tensor]:
-        """Float32 masters of the actor, named as in the Hugging Face model."""
-        return contiguous({name.removeprefix("model."): t for name, t in self._actor.weights().items()})
+        """Float32 weights of the policy, named as in the Hugging Face model."""
+        return self._networks.weights()
+
+    def adapter(self) -> Adapter | None:
+        """The LoRA adapter that the weights are merged with, where one is trained."""
+        return self._networks.adapter()
 
     def parts(self) -> dict[str, dict[str, Tensor]]:
         """Optimizer moments and critic, for a complete learner state."""
-        parts = {"actor_moments": contiguous(self._actor.moments())}
-        if self._critic is not None:
-            parts["critic"] = contiguous(self._critic.weights())
-            parts["critic_moments"] = contiguous(self._critic.moments())
-        return parts
+        return self._networks.parts()
 
-    def counters(self) -> dict[str, int]:
-        """Optimizer steps done."""
-        return {"actor_steps": self._actor.steps, "critic_steps": self._critic.steps if self._critic else 0}
+    def counters(self) -> dict[str, float]:
+        """Optimizer steps done and an adaptive KL coefficient."""
+        steps = {"actor_steps": self._actor.steps, "critic_steps": self._critic.steps if self._critic else 0}
+        return steps | self._kl.counters()
 
     @torch.no_grad()
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probs (T = 1) of every token after the first, as the engine's ``score``."""
         rows = []
         for ids in sequences:
-            tokens = torch.tensor([list(ids)], device=self._device)
+            tokens = torch.tensor([list(ids)])
             mask = torch.ones_like(tokens, dtype=torch.bool)
             mask[:, 0] = False
-            logp, _ = self._actor(tokens, mask)
+            logp, _ = self._actor(prefix_tree(tokens, mask).to(self._device), mask.to(self._device))
             rows.append(logp[0, 1:].float().cpu().tolist())
         return rows
 
@@ -123,7 +106,17 @@ class Learner:
         self, batch: Sequences, *, seed: int, iteration: int, after: Callable[[], None] | None = None
     ) -> UpdateResult:
         """One iteration's passes over ``batch``. ``after`` is called when the weights are final."""
-        config, mask = self._config, batch.mask
+        config, sampled = self._config, batch.mask
+        if not self._algorithm.response_mask:
+            batch = with_context_tokens(batch)
+        mask = batch.mask
+        learn_actor = iteration >= config.critic_warmup or self._critic is None
+        shuffle = SeedKey(seed, Purpose.SHUFFLE, iteration=iteration).generator()
+        passes = [mini_batches(len(batch.keys), config.mini_batches, shuffle) for _ in range(config.epochs)]
+        # The first step computes its own before it changes the weights.
+        spared = passes[0][0] if learn_actor and self._first_step_recomputes else np.array([], dtype=np.int64)
+        old_logp = self._old_logp(batch, spared)
+        reference = self._logp(self._reference, batch) if self._reference is not None else None
         values = self._values(batch) if self._critic is not None else torch.zeros_like(batch.old_logp)
         estimate = self._estimator(
             AdvantageBatch(
@@ -133,107 +126,133 @@ class Learner:
                 turn_mask=batch.turn_mask,
                 group_ids=batch.group_ids,
                 values=values if self._critic is not None else None,
+                kl_rewards=self._kl.rewards(old_logp, reference, mask),
                 anchors=batch.anchors,
             )
         )
         advantages = estimate.advantages
-        old_logp = batch.old_logp if config.old_logprobs == "rollout" else self._logp(self._actor, batch)
-        reference = self._logp(self._reference, batch) if self._reference is not None else None
-        meter = _Meter()
+        corrections: dict[str, float] = {}
+        if (cap := self._algorithm.importance_cap) is not None:
+            advantages, corrections = corrected_advantages(
+                advantages, old_logp, batch.old_logp, sampled, cap=cap
+            )
+        in_loss = reference if self._kl.in_loss else None
+        meter = Meter()
         first_logp = torch.zeros_like(old_logp)
-        learn_actor = iteration >= config.critic_warmup or self._critic is None
-        shuffle = SeedKey(seed, Purpose.SHUFFLE, iteration=iteration).generator()
         stopped = False
-        for epoch in range(config.epochs):
-            for number, rows in enumerate(mini_batches(len(batch.keys), config.mini_batches, shuffle)):
+        for epoch, parts in enumerate(passes):
+            for number, rows in enumerate(parts):
                 fresh = epoch == 0 and number == 0
+                micro = self._micro_batches(batch, rows)
                 if learn_actor and not stopped:
-                    step = self._actor_step(batch, rows, advantages, old_logp, reference, meter)
+                    known = None if fresh and len(spared) else old_logp
+                    step = self._actor_step(batch, micro, advantages, known, in_loss, meter)
+                    if known is None:
+                        old_logp[rows] = step.logp[rows]
                     if epoch == 0:
                         first_logp[rows] = step.logp[rows]
                     if fresh:
-                        _record_mismatch(meter, step.logp[rows], batch.old_logp[rows], mask[rows])
+                        meter.compare(step.logp[rows], batch.old_logp[rows], sampled[rows])
                     stopped = config.target_kl is not None and step.kl > config.target_kl
                 if self._critic is not None:
-                    self._critic_step(batch, rows, values, estimate.returns, meter)
+                    self._critic_step(batch, micro, values, estimate.returns, meter)
         if not learn_actor:
-            first_logp = self._logp(self._actor, batch)
-            _record_mismatch(meter, first_logp, batch.old_logp, mask)
-        metrics = meter.means()
+            first_logp = old_logp if config.old_logprobs == "recompute" else self._logp(self._actor, batch)
+            meter.compare(first_logp, batch.old_logp, sampled)
+        metrics = meter.means() | corrections
+        metrics |= self._kl.close_iteration(old_logp, reference, mask, adapt=learn_actor)
         metrics["trained_tokens"] = int(mask.sum())
         metrics["trained_trajectories"] = len(batch.keys)
-        metrics["padding_share"] = 1.0 - meter.real_tokens / max(1, meter.padded_tokens)
         metrics["early_stop"] = float(stopped)
         if self._critic is not None:
-            metrics["explained_variance"] = _explained_variance(values[mask], estimate.returns[mask])
+            metrics["explained_variance"] = explained_variance(values[mask], estimate.returns[mask])
             metrics["value_mean"] = float(masked_mean(values, mask))
         if after is not None:
             after()
-        return UpdateResult(metrics, advantages, values, first_logp)
+        return UpdateResult(metrics, estimate.advantages, values, first_logp)
+
+    @property
+    def _first_step_recomputes(self) -> bool:
+        """Whether the first step's own log-probs may serve as its old ones: they are the same, but known later
+        than rewards and advantages, which may depend on them."""
+        in_reward = self._reference is not None and not self._kl.in_loss
+        early = in_reward or self._algorithm.importance_cap is not None
+        return self._config.old_logprobs == "recompute" and not early
+
+    def _old_logp(self, batch: Sequences, spared: np.ndarray) -> Tensor:
+        """Denominators of the ratios, float32 [N, T]; where recomputed, 0 in the rows ``spared``."""
+        if self._config.old_logprobs == "rollout":
+            return batch.old_logp
+        return self._logp(self._actor, batch, np.setdiff1d(np.arange(len(batch.keys)), spared))
 
     def _actor_step(
         self,
         batch: Sequences,
-        rows: np.ndarray,
+        parts: list[_MicroBatch],
         advantages: Tensor,
-        old_logp: Tensor,
+        old_logp: Tensor | None,
         reference: Tensor | None,
-        meter: _Meter,
+        meter: Meter,
     ) -> _ActorStep:
+        """One optimizer step; without ``old_logp`` the ratios are against this pass's own log-probs."""
         algorithm = self._algorithm
-        total_tokens, total_rows = _totals(batch.mask[rows])
-        logps = torch.zeros_like(old_logp)
-        kl_sum = 0.0
-        parts = list(micro_batches(rows, batch.lengths, self._config.micro_batch_tokens))
-        for part, width in parts:
-            meter.count_padding(batch.lengths[part], width)
-            ids, mask, advantage, old = self._move(
-                width, part, batch.token_ids, batch.mask, advantages, old_logp
-            )
-            logp, entropy = self._actor(ids, mask, self._temperature)
+        total_tokens, total_rows = _totals(batch.mask, parts)
+        logps = torch.zeros_like(batch.old_logp)
+        kl_sum = torch.zeros((), device=self._device)
+        for part in parts:
+            meter.count_work(part.tree)
+            mask, advantage = self._move(part, batch.mask, advantages)
+            logp, entropy = self._actor(part.tree, mask, self._temperature)
+            old = logp.detach() if old_logp is None else next(self._move(part, old_logp))
 
             def mean(loss: Tensor, mask: Tensor = mask) -> Tensor:
                 return aggregate(
-                    loss, mask, algorithm.aggregation, total_tokens=total_tokens, total_sequences=total_rows
+                    loss,
+                    mask,
+                    algorithm.aggregation,
+                    total_tokens=total_tokens,
+                    total_sequences=total_rows,
+                    length_norm=algorithm.length_norm,
                 )
 
             surrogate = self._policy_loss(logp, old, advantage, mask)
-            policy, bonus = mean(surrogate.loss), mean(entropy)
-            loss = policy - algorithm.entropy_coefficient * bonus
+            loss = policy = mean(surrogate.loss)
+            if algorithm.entropy_coefficient:
+                loss = loss - algorithm.entropy_coefficient * mean(entropy)
             if reference is not None:
-                (base,) = self._move(width, part, reference)
+                (base,) = self._move(part, reference)
                 penalty = mean(token_kl(logp, base, mask, algorithm.kl_estimator))
-                loss = loss + algorithm.kl_coefficient * penalty
-                meter.add("kl_to_base", float(penalty.detach()))
-            self._actor.backward(loss, last=part is parts[-1][0])
+                loss = loss + self._kl.coefficient * penalty
+                meter.add("kl_to_base", penalty.detach())
+            self._actor.backward(loss, last=part is parts[-1])
             with torch.no_grad():
-                kl = float(token_kl(old, logp, mask, "k3").sum()) / total_tokens
+                kl = token_kl(old, logp, mask, "k3").sum() / total_tokens
                 kl_sum += kl
-                meter.add("policy_loss", float(policy))
-                meter.add("entropy", float(entropy.sum()) / total_tokens)
-                meter.add("clip_high_share", float(surrogate.clipped_high.sum()) / total_tokens)
-                meter.add("clip_low_share", float(surrogate.clipped_low.sum()) / total_tokens)
+                meter.add("policy_loss", policy.detach())
+                meter.add("entropy", entropy.sum() / total_tokens)
+                meter.add("clip_high_share", surrogate.clipped_high.sum() / total_tokens)
+                meter.add("clip_low_share", surrogate.clipped_low.sum() / total_tokens)
                 meter.add("approx_kl", kl)
-                logps[part, :width] = logp.float().cpu()
+                logps[part.rows, : part.width] = logp.detach().cpu()
         norm, rate = self._actor.step()
         meter.add("gradient_norm", norm)
         meter.add("learning_rate", rate)
         meter.close_step("actor")
-        return _ActorStep(logps, kl_sum)
+        return _ActorStep(logps, float(kl_sum))
 
     def _critic_step(
-        self, batch: Sequences, rows: np.ndarray, values: Tensor, returns: Tensor, meter: _Meter
+        self, batch: Sequences, parts: list[_MicroBatch], values: Tensor, returns: Tensor, meter: Meter
     ) -> None:
         assert self._critic is not None
-        total_tokens, _ = _totals(batch.mask[rows])
-        parts = list(micro_batches(rows, batch.lengths, self._config.micro_batch_tokens))
-        for part, width in parts:
-            ids, mask, old, target = self._move(width, part, batch.token_ids, batch.mask, values, returns)
-            step = value_loss(self._critic(ids, mask), old, target, mask, clip=self._algorithm.value_clip)
+        total_tokens, _ = _totals(batch.mask, parts)
+        for part in parts:
+            mask, old, target = self._move(part, batch.mask, values, returns)
+            predicted = self._critic(part.tree, mask)
+            step = value_loss(predicted, old, target, mask, clip=self._algorithm.value_clip)
             loss = aggregate(step.loss, mask, total_tokens=total_tokens)
-            self._critic.backward(loss, last=part is parts[-1][0])
-            meter.add("value_loss", float(loss.detach()))
-            meter.add("value_clip_share", float(step.clipped.sum()) / total_tokens)
+            self._critic.backward(loss, last=part is parts[-1])
+            meter.add("value_loss", loss.detach())
+            meter.add("value_clip_share", step.clipped.sum() / total_tokens)
         norm, _ = self._critic.step()
         meter.add("critic_gradient_norm", norm)
         meter.close_step("critic")
@@ -244,19 +263,39 @@ class Learner:
         return self._forward(batch, self._critic)
 
     @torch.no_grad()
-    def _logp(self, actor: Any, batch: Sequences) -> Tensor:
-        return self._forward(batch, lambda ids, mask: actor(ids, mask, self._temperature)[0])
+    def _logp(self, actor: Any, batch: Sequences, rows: np.ndarray | None = None) -> Tensor:
+        return self._forward(batch, lambda tree, mask: actor(tree, mask, self._temperature)[0], rows)
 
-    def _forward(self, batch: Sequences, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    def _forward(
+        self,
+        batch: Sequences,
+        function: Callable[[PrefixTree, Tensor], Tensor],
+        rows: np.ndarray | None = None,
+    ) -> Tensor:
+        """``function`` of all rows, or of the given ones and 0 in the others; float32 [N, T], on the CPU."""
         result = torch.zeros_like(batch.old_logp)
-        every = np.arange(len(batch.keys))
-        for part, width in micro_batches(every, batch.lengths, self._config.micro_batch_tokens):
-            ids, mask = self._move(width, part, batch.token_ids, batch.mask)
-            result[part, :width] = function(ids, mask).float().cpu()
+        for part in self._micro_batches(batch, np.arange(len(batch.keys)) if rows is None else rows):
+            (mask,) = self._move(part, batch.mask)
+            result[part.rows, : part.width] = function(part.tree, mask).float().cpu()
         return result
 
-    def _move(self, width: int, rows: np.ndarray, *tensors: Tensor) -> Iterator[Tensor]:
-        return (tensor[rows, :width].to(self._device) for tensor in tensors)
+    def _micro_batches(self, batch: Sequences, rows: np.ndarray) -> list[_MicroBatch]:
+        micro = []
+        for part in micro_batches(rows, batch.lengths, self._config.micro_batch_tokens):
+            width = int(batch.lengths[part].max())
+            tree = prefix_tree(batch.token_ids[part, :width], batch.mask[part, :width])
+            micro.append(_MicroBatch(part, width, tree.to(self._device)))
+        return micro
+
+    def _move(self, part: _MicroBatch, *tensors: Tensor) -> Iterator[Tensor]:
+        return (tensor[part.rows, : part.width].to(self._device) for tensor in tensors)
+
+
+@dataclass(frozen=True)
+class _MicroBatch:
+    rows: np.ndarray
+    width: int
+    tree: PrefixTree
 
 
 @dataclass(frozen=True)
@@ -265,47 +304,7 @@ class _ActorStep:
     kl: float
 
 
-class _Meter:
-    """Sums over the micro-batches of a step, means over the steps of an iteration."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, float] = {}
-        self._closed: dict[str, list[float]] = {}
-        self._count: dict[str, int] = {}
-        self.real_tokens = 0
-        self.padded_tokens = 0
-
-    def add(self, name: str, value: float) -> None:
-        self._open[name] = self._open.get(name, 0.0) + value
-
-    def close_step(self, kind: str) -> None:
-        self._count[kind] = self._count.get(kind, 0) + 1
-        for name, value in self._open.items():
-            self._closed.setdefault(name, []).append(value)
-        self._open = {}
-
-    def count_padding(self, lengths: np.ndarray, width: int) -> None:
-        self.real_tokens += int(lengths.sum())
-        self.padded_tokens += len(lengths) * width
-
-    def means(self) -> dict[str, float]:
-        means = {name: float(np.mean(values)) for name, values in self._closed.items()}
-        return means | {f"{kind}_steps": float(count) for kind, count in self._count.items()}
-
-
-def _totals(mask: Tensor) -> tuple[int, int]:
+def _totals(mask: Tensor, parts: list[_MicroBatch]) -> tuple[int, int]:
+    """Sampled tokens and trajectories of an optimizer step."""
+    mask = mask[np.concatenate([part.rows for part in parts])]
     return max(1, int(mask.sum())), max(1, int(mask.any(1).sum()))
-
-
-def _record_mismatch(meter: _Meter, learner: Tensor, engine: Tensor, mask: Tensor) -> None:
-    """Engine against learner at the same weights: the running proof that both hold the same policy."""
-    difference = (learner - engine).abs()[mask]
-    meter.add("logprob_difference_mean", float(difference.mean()))
-    meter.add("logprob_difference_max", float(difference.max()))
-    meter.close_step("comparison")
-
-
-def _explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - Var(returns - values) / Var(returns); 0 where returns do not vary."""
-    spread = float(returns.var()) if len(returns) > 1 else 0.0
-    return 1.0 - float((returns - values).var()) / spread if spread > 0 else 0.0

@@ -1,7 +1,8 @@
 """Actor and critic as modules whose forward already returns what the losses need.
 
 Log-probs are computed inside the wrapped forward, so that they hold under ZeRO-3 (parameters are gathered only
-there) and logits exist only where a sampled token is predicted.
+there), and logits exist only where a sampled token is predicted. Both return rows of trajectories padded on the
+right and compute on the tree of their prefixes.
 """
 
 from __future__ import annotations
@@ -10,18 +11,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from starpo.algorithms.entropy import token_distribution
+from starpo.algorithms.entropy import TokenDistribution, token_distribution
+from starpo.learning.prefix_tree import PrefixTree
+from starpo.learning.tree_attention import attend_along_tree, hidden_states
 
-
-def _hidden_before_sampled(decoder: nn.Module, input_ids: Tensor, mask: Tensor) -> Tensor:
-    """Hidden states [n, H] from which the ``n`` sampled tokens (True in ``mask``) are predicted.
-
-    Rows are padded on the right: under causal attention no real token sees the padding, so no attention mask
-    is needed. The first column is always context.
-    """
-    hidden = decoder(input_ids=input_ids, use_cache=False).last_hidden_state
-    return hidden[:, :-1][mask[:, 1:]]
+MAX_LOGITS = 1 << 26
+"""Logits that exist at one time, 256 MiB in float32. Where a batch has more, they come in chunks that are computed
+again in the backward pass: of Qwen's 151,936 tokens of vocabulary the logits of 441 sampled tokens are one chunk."""
 
 
 class Actor(nn.Module):
@@ -30,13 +28,26 @@ class Actor(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
+        self._along_tree = attend_along_tree(model.get_decoder())
 
-    def forward(self, input_ids: Tensor, mask: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-        """``input_ids`` int64 [B, T], ``mask`` bool [B, T]; log-probs and entropies, float32 [B, T], nats, else 0."""
-        hidden = _hidden_before_sampled(self.model.get_decoder(), input_ids, mask)
-        logits = self.model.get_output_embeddings()(hidden)
-        chosen = token_distribution(logits, input_ids[mask], temperature=temperature)
-        return _spread(chosen.logp, mask), _spread(chosen.entropy, mask)
+    def forward(self, tree: PrefixTree, mask: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies, float32 [B, T], nats, 0 outside ``mask``, bool [B, T], from which ``tree`` is."""
+        hidden = hidden_states(self.model.get_decoder(), tree, along_tree=self._along_tree)[tree.before]
+        head = self.model.get_output_embeddings()
+        step = max(1, MAX_LOGITS // self.model.config.vocab_size)
+        if len(hidden) <= step:
+            chosen = _distribution(head, hidden, tree.labels, temperature)
+        else:
+            parts = [
+                checkpoint(_distribution, head, some, labels, temperature, use_reentrant=False)
+                for some, labels in zip(hidden.split(step), tree.labels.split(step), strict=True)
+            ]
+            chosen = TokenDistribution(*(torch.cat(values) for values in zip(*parts, strict=True)))
+        return _spread(chosen.logp[tree.place], mask), _spread(chosen.entropy[tree.place], mask)
+
+
+def _distribution(head: nn.Module, hidden: Tensor, labels: Tensor, temperature: float) -> TokenDistribution:
+    return token_distribution(head(hidden), labels, temperature=temperature)
 
 
 class Critic(nn.Module):
@@ -45,15 +56,16 @@ class Critic(nn.Module):
     def __init__(self, decoder: Any, width: int) -> None:
         super().__init__()
         self.decoder = decoder
+        self._along_tree = attend_along_tree(decoder)
         self.head = nn.Linear(width, 1)
         # Starts at 0 everywhere: an untrained critic must not add noise to the first advantages.
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Values, float32 [B, T], in units of the return, 0 outside ``mask``."""
-        hidden = _hidden_before_sampled(self.decoder, input_ids, mask)
-        return _spread(self.head(hidden)[:, 0].float(), mask)
+    def forward(self, tree: PrefixTree, mask: Tensor) -> Tensor:
+        """Values, float32 [B, T], in units of the return, 0 outside ``mask``, bool [B, T], from which ``tree`` is."""
+        hidden = hidden_states(self.decoder, tree, along_tree=self._along_tree)[tree.before]
+        return _spread(self.head(hidden)[:, 0].float()[tree.place], mask)
 
 
 def _spread(flat: Tensor, mask: Tensor) -> Tensor:

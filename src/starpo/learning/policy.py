@@ -4,7 +4,9 @@ policy_0012/
     manifest.json              run, iteration, policy step, status, counters; stays when weights are pruned
     config.json, tokenizer…    as transformers writes them
     harness.json               prompt, parser settings and limits: part of the policy
-    model.safetensors          float32 masters of the actor
+    model.safetensors          float32 masters of the actor; with LoRA base and adapter, merged
+    adapter/                   with LoRA: the adapter alone, in PEFT's format
+    base/                      in the first policy of a fork with LoRA: the model that the adapter belongs to
     learner/                   actor_optimizer.safetensors, critic.safetensors, critic_optimizer.safetensors
 """
 
@@ -31,7 +33,22 @@ STATE_FILES = {
     "critic": "learner/critic.safetensors",
     "critic_moments": "learner/critic_optimizer.safetensors",
 }
+#: All tensor files of a policy by the names of their parts.
+PARTS = {"weights": MODEL, "adapter": "adapter/adapter_model.safetensors", **STATE_FILES}
+ADAPTER_SETTINGS = "adapter/adapter_config.json"
+#: Folder of a frozen base.
+BASE = "base"
 SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter in the terms of PEFT's files."""
+
+    settings: dict[str, Any]
+    """Contents of adapter_config.json."""
+    tensors: dict[str, Tensor]
+    """Float32, by the names of adapter_model.safetensors."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +92,20 @@ class Policy:
         return f"{self.manifest['run']}/{self.step}"
 
     @property
-    def counters(self) -> dict[str, int]:
-        """Optimizer steps and iterations in a row without an update."""
+    def counters(self) -> dict[str, float]:
+        """Optimizer steps, iterations in a row without an update, an adaptive KL coefficient."""
         return dict(self.manifest["counters"])
+
+    @property
+    def monitor(self) -> dict[str, Any]:
+        """What the Echo Trap monitor has seen up to it; empty at the start of a run."""
+        return dict(self.manifest.get("monitor", {}))
 
     @cached_property
     def model_directory(self) -> Path:
         """Folder with the weights: an earlier one where iterations were skipped. Raises ``UserError`` if pruned."""
+        if (self.directory / MODEL).exists():  # also of a copy under another name
+            return self.directory
         holder = self.directory.parent / self.manifest["weights_in"]
         if not (holder / MODEL).exists():
             raise UserError(
@@ -96,6 +120,7 @@ class Policy:
         holder = self.directory.parent / self.manifest["weights_in"]
         if not (holder / MODEL).exists():
             return False
+        # An adapter is written with its model and pruned with it.
         return (holder / STATE_FILES["actor_moments"]).exists() or _untrained(holder)
 
     def tokenizer(self) -> Any:
@@ -106,9 +131,22 @@ class Policy:
         """The harness it was trained under."""
         return dict(json.loads((self.model_directory / "harness.json").read_text()))
 
+    def adapter_settings(self) -> dict[str, Any] | None:
+        """PEFT's description of its adapter; None where it has none."""
+        file = self.model_directory / ADAPTER_SETTINGS
+        try:
+            return dict(json.loads(file.read_text())) if file.exists() else None
+        except ValueError as error:
+            raise UserError(f"{file}: unreadable ({error}); remove {self.directory} and run again") from None
+
+    def adapter(self) -> Adapter | None:
+        """Its LoRA adapter; None where it has none."""
+        settings, tensors = self.adapter_settings(), self.tensors("adapter")
+        return None if settings is None or tensors is None else Adapter(settings, tensors)
+
     def tensors(self, part: str) -> dict[str, Tensor] | None:
-        """``weights``, ``actor_moments``, ``critic`` or ``critic_moments``; None where not stored."""
-        file = self.model_directory / (MODEL if part == "weights" else STATE_FILES[part])
+        """One of ``PARTS``; None where it is not stored."""
+        file = self.model_directory / PARTS[part]
         if not file.exists():
             return None
         try:
@@ -155,9 +193,9 @@ class PolicyState:
     policy_step: int
     """Updates behind it."""
     status: str
-    """imported, trained, skipped or stopped."""
-    counters: dict[str, int]
-    """Optimizer steps, iterations skipped in a row."""
+    """imported, trained, skipped, rolled_back or stopped."""
+    counters: dict[str, float]
+    """Optimizer steps, iterations skipped in a row, an adaptive KL coefficient."""
     model_files: Path
     """Directory whose config, tokenizer and template files are copied."""
     harness: dict[str, Any]
@@ -168,23 +206,34 @@ class PolicyState:
     """Name of the sibling folder whose weights it repeats; None: its own."""
     parts: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     """``actor_moments``, ``critic``, ``critic_moments``."""
+    adapter: Adapter | None = None
+    """The adapter that ``weights`` are merged with, where only that is trained."""
+    base: Path | None = None
+    """Directory of the adapter's frozen base, to be copied; None where the run's first policy is that base."""
+    monitor: dict[str, Any] = field(default_factory=dict)
+    """What the Echo Trap monitor has seen, JSON-able."""
 
     def write(self, directory: Path) -> None:
         """Write all files into the new folder ``directory``; the caller renames it into place."""
         directory.mkdir(parents=True)
-        for file in self.model_files.iterdir():
-            carried = file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {
-                MANIFEST,
-                "harness.json",
-            }
-            if carried and not file.name.endswith(".index.json"):
-                shutil.copy2(file, directory / file.name)
+        _copy_model_files(self.model_files, directory)
         (directory / "harness.json").write_text(json.dumps(self.harness, indent=1, sort_keys=True))
         if self.weights is not None:
             save_file(self.weights, directory / MODEL, metadata={"format": "pt"})
-        for part, tensors in self.parts.items():
-            (directory / STATE_FILES[part]).parent.mkdir(exist_ok=True)
-            save_file(tensors, directory / STATE_FILES[part])
+        parts = dict(self.parts)
+        if self.adapter is not None:
+            parts["adapter"] = self.adapter.tensors
+        for part, tensors in parts.items():
+            (directory / PARTS[part]).parent.mkdir(exist_ok=True)
+            save_file(
+                tensors, directory / PARTS[part], metadata={"format": "pt"} if part == "adapter" else None
+            )
+        if self.adapter is not None:
+            settings = json.dumps(self.adapter.settings, indent=1, sort_keys=True)
+            (directory / ADAPTER_SETTINGS).write_text(settings)
+        if self.base is not None:
+            _copy_model_files(self.base, directory / BASE)
+            shutil.copy2(self.base / MODEL, directory / BASE / MODEL)
         manifest = {
             "schema_version": SCHEMA_VERSION,
             "run": self.run,
@@ -193,8 +242,20 @@ class PolicyState:
             "status": self.status,
             "counters": self.counters,
             "weights_in": self.weights_in,
+            "monitor": self.monitor,
         }
         (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
+
+
+def _copy_model_files(source: Path, target: Path) -> None:
+    """Config, tokenizer and template, without weights and without what belongs to one policy."""
+    target.mkdir(exist_ok=True)
+    for file in source.iterdir():
+        model_file = file.suffix in {".json", ".jinja", ".model", ".txt"} and not file.name.endswith(
+            ".index.json"
+        )
+        if model_file and file.name not in {MANIFEST, "harness.json"}:
+            shutil.copy2(file, target / file.name)
 
 
 def contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from starpo.agent.prompt import fixed_phrases, system_message
 from starpo.agent.template import ChatTemplate
 from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig
 from starpo.environments.registry import make
+from starpo.environments.solvers import has_solver
 from starpo.environments.splits import Split, draw_instance
-from starpo.learning.batching import micro_batches
 from starpo.learning.demonstrations import CAREFUL_THOUGHT, Demonstrator, demonstrate
 from starpo.learning.models import Actor
 from starpo.learning.policy import load_tokenizer
+from starpo.learning.prefix_tree import prefix_tree
 from starpo.learning.tokenizer import build_tokenizer
 from starpo.seeds import Purpose, SeedKey
 
@@ -84,18 +86,24 @@ def new_model(vocabulary: int, template: ChatTemplate, agent: AgentConfig, confi
 def _write_tokenizer(
     directory: Path, environment: EnvironmentConfig, agent: AgentConfig, config: BasePolicyConfig
 ) -> None:
-    env = make(environment.name, **environment.arguments)
-    demonstrator = Demonstrator(config.stages[-1], agent, config.max_plan)
     texts: list[str] = []
-    names: set[str] = set()
-    for group in range(TOKENIZER_INSTANCES):
-        key = SeedKey(config.seed, Purpose.DEMONSTRATION, "tokenizer", group=group)
-        instance = draw_instance(env, split=Split.TRAIN, key=key)
-        texts += [instance.observation, demonstrator.respond(env, key.generator())]
-        names.update(env.action_names)
-    phrases = [*fixed_phrases(env.rules, agent), *env.phrases, *names, CAREFUL_THOUGHT]
+    phrases: list[str] = []
+    for number, member in enumerate(environment.members):
+        env = make(member.name, **member.arguments)
+        stage = config.stages[-1]
+        if not has_solver(env):
+            stage = stage.model_copy(update={"careful_share": 0.0})
+        demonstrator = Demonstrator(stage, agent, config.max_plan)
+        names: set[str] = set()
+        for group in range(TOKENIZER_INSTANCES):
+            key = SeedKey(config.seed, Purpose.DEMONSTRATION, "tokenizer", group=group, member=number)
+            instance = draw_instance(env, split=Split.TRAIN, key=key)
+            texts += [instance.observation, demonstrator.respond(env, key.generator())]
+            names.update(env.action_names)
+        texts.append(system_message(env.rules, agent))
+        phrases += [*fixed_phrases(env.rules, agent), *env.phrases, *names]
     build_tokenizer(
-        [*texts, system_message(env.rules, agent)], phrases, vocabulary=config.vocabulary, directory=directory
+        texts, [*phrases, CAREFUL_THOUGHT], vocabulary=config.vocabulary, directory=directory
     )
 
 
@@ -114,7 +122,7 @@ def _fit(actor: Actor, trajectories: list[Any], config: BasePolicyConfig, number
     peak = config.stages[number].learning_rate
     optimizer = torch.optim.AdamW(actor.parameters(), lr=peak, betas=BETAS, weight_decay=0.0)
     shuffle = SeedKey(config.seed, Purpose.SHUFFLE, f"warm start {number}").generator()
-    parts = [part for part, _ in _length_buckets(lengths, config.batch_tokens, shuffle)]
+    parts = list(_length_buckets(lengths, config.batch_tokens, shuffle))
     steps = [parts[i] for i in shuffle.permutation(len(parts))]
     losses = []
     for step, rows in enumerate(steps):
@@ -126,7 +134,7 @@ def _fit(actor: Actor, trajectories: list[Any], config: BasePolicyConfig, number
         for at, row in enumerate(rows):
             ids[at, : lengths[row]] = torch.tensor(chains[row])
             mask[at, : lengths[row]] = torch.tensor(masks[row])
-        logp, _ = actor(ids, mask)
+        logp, _ = actor(prefix_tree(ids, mask), mask)
         loss = -logp.sum() / mask.sum()
         optimizer.zero_grad()
         loss.backward()
@@ -136,12 +144,21 @@ def _fit(actor: Actor, trajectories: list[Any], config: BasePolicyConfig, number
     return float(np.mean(losses[-max(1, len(losses) // 10) :]))
 
 
-def _length_buckets(lengths: np.ndarray, tokens: int, shuffle: np.random.Generator) -> Any:
-    """Micro-batches of similar length, drawn from shuffled chunks so that no epoch repeats a batch."""
+def _length_buckets(lengths: np.ndarray, tokens: int, shuffle: np.random.Generator) -> Iterator[np.ndarray]:
+    """Parts of similar length, drawn from shuffled chunks so that no epoch repeats a batch.
+
+    A part, padded to its longest row, has at most ``tokens`` tokens; a row longer than that comes alone.
+    """
     order = shuffle.permutation(len(lengths))
     chunk = max(1, 16 * tokens // int(lengths.mean()))
-    for start in range(0, len(order), chunk):
-        yield from micro_batches(order[start : start + chunk], lengths, tokens)
+    for begin in range(0, len(order), chunk):
+        rows = order[begin : begin + chunk]
+        ordered = rows[np.argsort(lengths[rows], kind="stable")]
+        start = 0
+        for end in range(1, len(ordered) + 1):
+            if end == len(ordered) or (end + 1 - start) * lengths[ordered[end]] > tokens:
+                yield ordered[start:end]
+                start = end
 
 
 def _schedule(progress: float) -> float:
@@ -153,10 +170,13 @@ def _schedule(progress: float) -> float:
 
 def harness_of(environment: EnvironmentConfig, agent: AgentConfig) -> dict[str, Any]:
     """What belongs to a policy beside its weights: prompt, parser settings, limits."""
-    env = make(environment.name, **environment.arguments)
+    messages = {
+        member.known_as: system_message(make(member.name, **member.arguments).rules, agent)
+        for member in environment.members
+    }
     harness = {
         "agent": agent.model_dump(),
-        "environment": environment.model_dump(),
-        "system_message": system_message(env.rules, agent),
+        "environment": environment.identity(),
+        "system_message": "\n\n".join(messages.values()),
     }
     return dict(json.loads(json.dumps(harness)))

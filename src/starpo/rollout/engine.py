@@ -63,7 +63,7 @@ class Engine(Protocol):
         """Replace all weights by those of a model directory."""
 
     def sleep(self) -> None:
-        """Give up device memory until the next ``load``, where the engine can."""
+        """Give up device memory until the engine is used again, where it can."""
 
     def close(self) -> None:
         """Free everything."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from starpo.agent.template import ChatTemplate
-from starpo.config import AgentConfig, EngineConfig
+from starpo.config import AgentConfig, EngineConfig, EnvironmentConfig
 from starpo.errors import UserError
 from starpo.learning.policy import Policy
 from starpo.rollout.engine import Engine
+from starpo.rollout.episodes import reading_of
+from starpo.rollout.stage import Environments, Stage
 from starpo.rollout.sync import prove_sync
-
-logger = logging.getLogger(__name__)
+from starpo.rollout.workers import WorkerPool
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,15 @@ class EngineHost:
     def __init__(self) -> None:
         self._serving: Serving | None = None
         self._config: EngineConfig | None = None
+        self._pool: WorkerPool | None = None
+
+    def environments(self, config: EnvironmentConfig, agent: AgentConfig) -> Environments:
+        """Where the environments live: in this process, or in worker processes that stay for the whole run."""
+        if not config.workers:
+            return Stage(reading_of(agent))
+        if self._pool is None:
+            self._pool = WorkerPool(config, reading_of(agent))
+        return self._pool
 
     def serve(self, policy: Policy, config: EngineConfig, agent: AgentConfig) -> Serving:
         """The engine with the weights of ``policy``; built, reloaded or left alone as needed."""
@@ -46,11 +55,6 @@ class EngineHost:
 
     def _start(self, policy: Policy, config: EngineConfig, agent: AgentConfig) -> Serving:
         template = ChatTemplate.of(policy.tokenizer())
-        if not template.keeps_history:
-            logger.warning(
-                "%s: the chat template rewrites earlier turns; trajectories keep them as they were sampled",
-                policy.model_directory,
-            )
         context = agent.max_tokens_per_trajectory
         if config.kind == "transformers":
             from starpo.rollout.transformers_engine import TransformersEngine  # noqa: PLC0415
@@ -75,7 +79,10 @@ class EngineHost:
         return [self._serving.template.opening("probe", "of the weights"), list(range(3, 40))]
 
     def close(self) -> None:
-        """Free the engine."""
+        """Free the engine and end the worker processes."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
         if self._serving is not None:
             self._serving.engine.close()
             self._serving = None

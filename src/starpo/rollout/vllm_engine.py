@@ -84,6 +84,7 @@ class VLLMEngine:
         from vllm import SamplingParams  # noqa: PLC0415
         from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415
 
+        self._wake()
         self._engine.add_request(
             str(request),
             {"prompt_token_ids": list(prompt_ids)},
@@ -113,6 +114,7 @@ class VLLMEngine:
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
         from vllm import SamplingParams  # noqa: PLC0415
 
+        self._wake()
         outputs = self._llm.generate(
             [{"prompt_token_ids": list(ids)} for ids in sequences],
             SamplingParams(temperature=1.0, max_tokens=1, prompt_logprobs=0, detokenize=False),
@@ -124,9 +126,7 @@ class VLLMEngine:
         ]
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]], identity: str) -> None:
-        if self._asleep:
-            self._llm.wake_up()
-            self._asleep = False
+        self._wake()
         self._llm.collective_rpc(_reload, args=(list(weights),))
         self._llm.reset_prefix_cache()
         self.serves = identity
@@ -135,10 +135,20 @@ class VLLMEngine:
         self.load(stored_weights(directory), identity)
 
     def sleep(self) -> None:
-        """Give the GPU's memory to the learner until the next ``load``; does nothing unless so configured."""
-        if self._can_sleep:
-            self._llm.sleep(level=2)
+        """Give the GPU's memory to the learner until the engine is used again; nothing unless so configured.
+
+        vLLM's level 1: weights wait in host memory, so that the engine serves the same policy when it wakes.
+        """
+        if self._can_sleep and not self._asleep:
+            self._llm.sleep(level=1)
             self._asleep = True
+
+    def _wake(self) -> None:
+        if self._asleep:
+            # What the learner's allocator keeps without using it is memory that the engine needs back.
+            torch.cuda.empty_cache()
+            self._llm.wake_up()
+            self._asleep = False
 
     def close(self) -> None:
         self._engine = None
