@@ -72,7 +72,11 @@ def run(
         ):
             # Kedro's type of ``session`` is the abstract one, whose ``run`` takes nothing.
             session.run(  # type: ignore[call-arg]
-                pipeline_names=names, runner=SequentialRunner(), only_missing_outputs=True, **selection
+                pipeline_names=names,
+                runner=SequentialRunner(),
+                # A report is about what is there now, so the last one does not stand for it.
+                only_missing_outputs=names != ["report"],
+                **selection,
             )
     except KeyboardInterrupt:
         interrupt_hooks()
@@ -117,6 +121,9 @@ def _say_where_to_look(pipeline: str) -> None:
 
     if pipeline == "base_policy":
         click.echo(f"Base policy: data/06_models/{parameters.current().names['base']}/policy_0000")
+        return
+    if pipeline == "report":
+        click.echo(f"Report: data/08_reporting/{parameters.current().names['report']}/report.html")
         return
     name = parameters.current().names["name"]
     stopped = runs.read_record(Path.cwd(), name).state == "stopped"

@@ -227,6 +227,8 @@ class MetricsHooks:
             self._report_played(match.group(1), match.group(2), data)
         elif dataset_name == "evaluation_overview":
             self._report_overview(data)
+        elif dataset_name == "rescoring":
+            self._report_rescoring(data)
         elif dataset_name.startswith("comparison_"):
             self._report_comparison(data, int(dataset_name.rpartition("_")[2]))
         elif re.fullmatch(r"policy_\d+", dataset_name):
@@ -323,6 +325,11 @@ class MetricsHooks:
 
         self._tables.append(evaluation_table(data["evaluations"], data["policy"]))
         self._tables.append(failure_table(data["evaluations"]))
+
+    def _report_rescoring(self, data: dict[str, Any]) -> None:
+        from starpo.tracking.rescoring_table import rescoring_table  # noqa: PLC0415
+
+        self._tables.append(rescoring_table(data["iterations"]))
 
     def _report_comparison(self, data: dict[str, Any], last: int) -> None:
         from starpo.tracking.progress import before_after_table  # noqa: PLC0415

@@ -27,6 +27,8 @@ class Resolved:
     """What a stage alone works on."""
     fork: Source | None
     """Where a forked run starts."""
+    against: Source | None = None
+    """The policy that an evaluation compares its own with."""
     names: dict[str, str] = field(default_factory=dict)
     """Answers to ``${run:…}`` in the catalog."""
 
@@ -46,7 +48,9 @@ def resolve_parameters(
     parameters = parse_parameters(raw)
     source = _find_source(root, pipeline, parameters)
     fork = parse_source(root, parameters.run.fork_from, "policy") if parameters.run.fork_from else None
-    name = parameters.run.name or default_name(pipeline, parameters, source)
+    other = parameters.evaluation.against if pipeline == "evaluate" else None
+    against = parse_source(root, other, "policy") if other else None
+    name = parameters.run.name or default_name(pipeline, parameters, source, against)
     if name.startswith("base-"):
         raise UserError(
             f"run.name = {name!r}: names starting with 'base-' belong to base policies; choose another"
@@ -62,11 +66,14 @@ def resolve_parameters(
         "source_next": f"{source.iteration + 1:04d}" if source else "0001",
         "fork": fork.run if fork else base,
         "fork_iteration": f"{fork.iteration:04d}" if fork else "0000",
+        "against": against.run if against else base,
+        "against_iteration": f"{against.iteration:04d}" if against else "0000",
+        "report": parameters.report.name,
     }
     # Nodes get every section whole, so that their types see defaults as well.
     typed = {key: value for key, value in raw.items() if key not in Parameters.model_fields}
     typed |= parameters.model_dump(mode="json")
-    _current = Resolved(pipeline, typed, parameters, source, fork, names)
+    _current = Resolved(pipeline, typed, parameters, source, fork, against, names)
     return _current
 
 
@@ -111,6 +118,8 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
     for name, arguments in _ARGUMENTS_OF.items():
         if arguments in base and over.get(name, base.get(name)) != base.get(name):
             base[arguments] = {}
+            if "mixture" in base:
+                base["mixture"] = None
     for key, value in over.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
             merge(base[key], value)
