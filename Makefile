@@ -11,7 +11,7 @@ PROJECT := .venv/.project-$(FLAVOUR)
 
 export DO_NOT_TRACK := 1
 
-.PHONY: help env smollm2 train test test-fast test-verifiers lint scheduled-evaluation ui viz docs prompts bench-environments bench-update bench-webshop pins clean
+.PHONY: help env smollm2 train study study-smoke test test-fast test-verifiers lint scheduled-evaluation ui viz docs prompts bench-environments bench-update bench-webshop pins clean
 .DEFAULT_GOAL := help
 
 help:
@@ -41,6 +41,14 @@ smollm2: env
 ## make train      base policy, training and before/after comparison of StarPO-S; goes on where it stopped
 train: env
 	@$(BIN)/kedro run --pipeline=train_starpo_s
+
+## make study      studies/starpo: StarPO against StarPO-S, about three hours; goes on where it stopped
+study: env
+	@PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro studies/starpo/dvc.yaml
+
+## make study-smoke   studies/smoke: the same stages in a few minutes
+study-smoke: env
+	@PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro studies/smoke/dvc.yaml
 
 ## make test       linters, types, import contracts and all tests
 test: lint

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from builders import raised_message
 from kedro.config import OmegaConfigLoader
 from projects import ITERATIONS, SOURCE
 
 from starpo import parameters
+from starpo.algorithms.estimators import AdvantageBatch
+from starpo.algorithms.gae import Advantages
+from starpo.algorithms.group import broadcast_to_tokens
+from starpo.algorithms.needs import needs
 from starpo.config import Parameters, fingerprint, flatten, parse_parameters
 from starpo.errors import UserError
 from starpo.parameters import Resolved, merge, resolve_parameters
@@ -18,6 +23,31 @@ from starpo.preflight import check_before_work
 from starpo.settings import CONFIG_LOADER_ARGS
 
 ENVIRONMENTS = sorted(path.name for path in (SOURCE / "conf").iterdir() if list(path.glob("parameters*.yml")))
+
+
+UNFILTERED = {"filter.keep_ratio": 1.0, "filter.keep_zero_spread": True}
+
+
+def undeclared(batch: AdvantageBatch) -> Advantages:
+    """A user's estimator that needs nothing."""
+    returns = broadcast_to_tokens(batch.returns(), batch.mask)
+    return Advantages(returns, returns)
+
+
+@needs(group=True)
+def of_a_group(batch: AdvantageBatch) -> Advantages:
+    """A user's estimator that says it compares the members of a group."""
+    return undeclared(batch)
+
+
+def one_number(batch: AdvantageBatch) -> Advantages:
+    """A user's estimator with a mistake."""
+    return Advantages(torch.zeros(1), torch.zeros(1))
+
+
+def reads_values(batch: AdvantageBatch) -> Advantages:
+    """A user's estimator that reads the critic's values and does not say so."""
+    return Advantages(-batch.values, batch.values)
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +98,20 @@ def test_every_configuration_in_the_project_is_valid(tmp_path: Path, env: str) -
         assert isinstance(found.parameters, Parameters)
 
 
+@pytest.mark.parametrize("env", ["paper_3b", "paper_7b"])
+def test_the_larger_models_differ_from_the_paper_in_what_their_size_needs(env: str) -> None:
+    paper, larger = flatten(configured("paper")), flatten(configured(env))
+    changed = {".".join(key) for key in paper.keys() | larger.keys() if paper.get(key) != larger.get(key)}
+    assert changed - {"engine.tensor_parallel_size"} == {
+        "base_policy.path",
+        "learner.micro_batch_tokens",
+        "learner.offload_optimizer",
+        "learner.zero_stage",
+        "run.checkpoint_every",
+        "run.keep_last",
+    }
+
+
 def test_every_preset_belongs_to_a_pipeline_and_the_other_way_round() -> None:
     pipelines = {path.name for path in (SOURCE / "pipelines").glob("train_*") if path.is_dir()}
     assert set(configured()["presets"]) == pipelines
@@ -111,10 +155,59 @@ def test_merging_goes_key_by_key_and_copies() -> None:
         ({"learner.zero_stage": 4}, ["learner.zero_stage = 4", "0, 1, 2 or 3"]),
         ({"engine.kind": "tgi"}, ["engine.kind = 'tgi'", "'vllm' or 'transformers'"]),
         (
-            {"rollout.group_size": 1, "algorithm.estimator": "grpo"},
+            {"rollout.group_size": 1, "algorithm.estimator": "grpo"} | UNFILTERED,
             ["group_size = 1", "'grpo'", "raise group_size"],
         ),
         ({"rollout.group_size": 1}, ["group_size = 1", "keep_ratio"]),
+        ({"rollout.group_size": 1, "filter.keep_ratio": 1.0}, ["group_size = 1", "keep_zero_spread = true"]),
+        (
+            {"algorithm.estimator_parameters.gamma": 1.5},
+            ["'gae' with gamma = 1.5", "gamma must be in [0, 1]"],
+        ),
+        (
+            {"algorithm.estimator": "grpo", "algorithm.estimator_parameters.singletons": "mean"},
+            ["'grpo'", "singletons must be one of raw, zero"],
+        ),
+        ({"algorithm.policy_loss_parameters.dual_clip": 0.5}, ["'ppo'", "dual_clip must be above 1"]),
+        ({"algorithm.estimator": "test_config:one_number"}, ["test_config:one_number", "got shape (1,)"]),
+        ({"algorithm.estimator": "test_config:reads_values"}, ["test_config:reads_values", "NoneType"]),
+        ({"algorithm.kl_target": 0.1}, ["kl_target = 0.1 with kl_coefficient = 0", "0.001"]),
+        ({"algorithm.kl_target": 0.1, "algorithm.kl_coefficient": 0.01}, ["kl_horizon = None", "10000"]),
+        ({"algorithm.kl_horizon": 100}, ["kl_target = None with kl_horizon = 100"]),
+        (
+            {"algorithm.kl_estimator": "k1", "algorithm.kl_coefficient": 0.01},
+            ["kl_estimator = 'k1'", "kl_in = reward"],
+        ),
+        ({"algorithm.kl_in": "both"}, ["algorithm.kl_in = 'both'", "'loss' or 'reward'"]),
+        ({"algorithm.aggregation": "seq-mean-token-sum-norm"}, ["needs length_norm", "max_tokens_per_turn"]),
+        ({"algorithm.length_norm": 100}, ["length_norm = 100 has no effect", "token-mean"]),
+        ({"algorithm.importance_cap": 2.0}, ["importance_cap = 2", "old_logprobs = recompute"]),
+        (
+            {"algorithm.importance_cap": 2.0, "learner.old_logprobs": "recompute", "rollout.top_p": 0.9},
+            ["importance_cap", "top_p = 0.9"],
+        ),
+        ({"algorithm.response_mask": False}, ["response_mask = false", "old_logprobs = recompute"]),
+        ({"filter.mode": "threshold"}, ["mode = 'threshold' with keep_ratio = 0.5", "keep_ratio = 1"]),
+        (
+            {"filter.resample.min_kept_groups": 1} | UNFILTERED,
+            ["resample with keep_ratio = 1", "resample = null"],
+        ),
+        (
+            {"filter.resample.min_kept_groups": 33},
+            ["min_kept_groups = 33", "rollout.groups = 64", "keeps 32 at most"],
+        ),
+        (
+            {"reward.terms.format_penalty.penalty": -1},
+            ["reward.terms.format_penalty", "must not be negative"],
+        ),
+        (
+            {"reward.terms.overlong": {"max_tokens": 16, "buffer": 20}},
+            ["reward.terms.overlong", "buffer must be in 1..max_tokens (16)"],
+        ),
+        (
+            {"reward.terms.overlong": {"max_tokens": 64, "buffer": 20}},
+            ["beyond max_tokens - buffer = 44", "max_tokens_per_turn = 16 never"],
+        ),
         ({"agent.max_tokens_per_turn": 64}, ["max_tokens_per_turn = 64", "max_tokens_per_trajectory = 64"]),
         ({"agent.think": False, "agent.prefill_think": True}, ["prefill_think", "think = true"]),
         ({"evaluation.final": ["nowhere"]}, ["nowhere", "validation"]),
@@ -138,8 +231,6 @@ def test_merging_goes_key_by_key_and_copies() -> None:
 def test_a_mistake_is_named_with_its_value_and_what_is_allowed(
     tmp_path: Path, params: dict[str, Any], expected: list[str]
 ) -> None:
-    import torch
-
     if params.get("engine.device") == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     message = complaint(tmp_path, **params)
@@ -152,9 +243,32 @@ def test_all_mistakes_are_listed_at_once(tmp_path: Path) -> None:
     assert len(message.splitlines()) == 5, message
 
 
-def test_group_size_one_is_allowed_where_it_makes_sense(tmp_path: Path) -> None:
-    params = {"rollout.group_size": 1, "filter.keep_ratio": 1.0, "filter.keep_zero_spread": True}
-    assert resolved(tmp_path, params=params).parameters.rollout.group_size == 1
+@pytest.mark.parametrize("estimator", ["gae", "reinforce_plus_plus", "test_config:undeclared"])
+def test_group_size_one_is_allowed_where_it_makes_sense(tmp_path: Path, estimator: str) -> None:
+    params = {"rollout.group_size": 1, "algorithm.estimator": estimator} | UNFILTERED
+    found = resolved(tmp_path, params=params)
+    check_before_work(tmp_path, found)
+    assert found.parameters.rollout.group_size == 1
+
+
+def test_a_users_estimator_may_declare_that_it_compares_members(tmp_path: Path) -> None:
+    params = {"rollout.group_size": 1, "algorithm.estimator": "test_config:of_a_group"} | UNFILTERED
+    assert "compares the members of a group" in complaint(tmp_path, **params)
+
+
+def test_an_adaptive_penalty_in_the_reward_and_a_correction_are_accepted_together(tmp_path: Path) -> None:
+    params = {
+        "algorithm.kl_in": "reward",
+        "algorithm.kl_estimator": "k1",
+        "algorithm.kl_coefficient": 0.01,
+        "algorithm.kl_target": 0.05,
+        "algorithm.kl_horizon": 10000,
+        "algorithm.importance_cap": 2.0,
+        "learner.old_logprobs": "recompute",
+        "filter.resample": {"min_kept_groups": 32, "max_rounds": 2},
+        "reward.terms.overlong": {"max_tokens": 16, "buffer": 4, "penalty": 0.5},
+    }
+    check_before_work(tmp_path, resolved(tmp_path, params=params))
 
 
 def test_the_default_name_is_pipeline_environment_and_seed(tmp_path: Path) -> None:

@@ -67,6 +67,19 @@ def test_dvc_names_the_default_run_and_its_base_policy():
     assert metric.endswith(f"comparison_{default.parameters.run.iterations:04d}.json")
 
 
+@pytest.mark.parametrize(
+    ("study", "name", "env"),
+    [
+        ("smoke", "base", "study_smoke"),
+        ("starpo", "base", "study_bandit"),
+        ("starpo", "base_frozen_lake", "study_frozen_lake"),
+    ],
+)
+def test_studies_name_their_base_policies(study: str, name: str, env: str):
+    variables = yaml.safe_load((ROOT / "studies" / study / "dvc.yaml").read_text())["vars"][0]
+    assert variables[name] == resolved("train_starpo_s", env).names["base"], f"put it into {study}/dvc.yaml"
+
+
 def test_the_page_of_metrics_is_the_generated_one():
     assert (ROOT / "docs/metrics.md").read_text() == markdown(), "run `make docs`"
 

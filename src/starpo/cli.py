@@ -127,7 +127,9 @@ def _say_where_to_look(pipeline: str) -> None:
         return
     name = parameters.current().names["name"]
     stopped = runs.read_record(Path.cwd(), name).state == "stopped"
-    ended = "stopped by itself before its last iteration; the reason stands above" if stopped else "is complete"
+    ended = (
+        "stopped by itself before its last iteration; the reason stands above" if stopped else "is complete"
+    )
     click.echo(f"\nRun {name} {ended}. Look further:")
     click.echo(f"  starpo runs show {name}      state, evaluations, disk use")
     click.echo("  make ui                      curves in MLflow, http://127.0.0.1:5000")

@@ -101,7 +101,9 @@ class EnvironmentConfig(Section):
     def identity(self) -> dict[str, Any]:
         """What the task is, without where it runs; a policy's harness and its name depend on it."""
         task = {"name": self.name, "arguments": self.arguments}
-        return task | ({} if self.mixture is None else {"mixture": [each.model_dump() for each in self.mixture]})
+        return task | (
+            {} if self.mixture is None else {"mixture": [each.model_dump() for each in self.mixture]}
+        )
 
     @model_validator(mode="after")
     def _members_are_told_apart(self) -> EnvironmentConfig:
@@ -609,7 +611,9 @@ class Parameters(Section):
         """Each member of a mixture plays its own copy of a suite without environment, ``<suite>_<label>``."""
         environment = raw.get("environment") if isinstance(raw, dict) else None
         evaluation = raw.get("evaluation") if isinstance(raw, dict) else None
-        if not (isinstance(environment, dict) and environment.get("mixture") and isinstance(evaluation, dict)):
+        if not (
+            isinstance(environment, dict) and environment.get("mixture") and isinstance(evaluation, dict)
+        ):
             return raw
         try:
             members = EnvironmentConfig.model_validate(environment).members

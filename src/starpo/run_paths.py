@@ -14,7 +14,13 @@ RECORDS, ROLLOUTS, SCORED, UPDATES = "data/00_runs", "data/02_rollouts", "data/0
 MODELS, EVALUATION, REPORTING = "data/06_models", "data/07_evaluation", "data/08_reporting"
 
 #: Stages that can run alone, and what they need of their source.
-STAGES = {"rollout": "policy", "evaluate": "policy", "update": "scored", "reward": "rollouts"}
+STAGES = {
+    "rollout": "policy",
+    "evaluate": "policy",
+    "update": "scored",
+    "reward": "rollouts",
+    "rescore": "rollouts",
+}
 
 _POLICY = re.compile(r"policy_(\d{4,})$")
 
@@ -28,17 +34,23 @@ class Source:
     iteration: int
     """Iterations behind its policy, or the iteration of its rollouts."""
 
+    def __str__(self) -> str:
+        return f"{self.run}@{self.iteration:04d}"
+
 
 def base_policy_run(base: BasePolicyConfig, environment: EnvironmentConfig, agent: AgentConfig) -> str:
     """Folder of the base policy: equal settings share one, whatever the run."""
-    key = fingerprint([base.model_dump(), environment.model_dump(), agent.model_dump()])
+    key = fingerprint([base.model_dump(), environment.identity(), agent.model_dump()])
     return f"base-{environment.name.replace(':', '-')}-{key}"
 
 
-def default_name(pipeline: str, parameters: Parameters, source: Source | None) -> str:
+def default_name(
+    pipeline: str, parameters: Parameters, source: Source | None, against: Source | None = None
+) -> str:
     """``train_starpo_s-frozen_lake-seed0``; a stage alone adds what it worked on."""
     if source is not None:
-        return f"{pipeline}-{source.run}-{source.iteration:04d}"
+        other = f"-against-{against.run}-{against.iteration:04d}" if against else ""
+        return f"{pipeline}-{source.run}-{source.iteration:04d}{other}"
     environment = parameters.environment.name.replace(":", "-")
     return f"{pipeline}-{environment}-seed{parameters.run.seed}"
 

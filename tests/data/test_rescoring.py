@@ -10,10 +10,8 @@ from starpo.errors import UserError
 
 
 def scored(returns: list[float], kept: list[bool], groups: list[int]) -> pa.Table:
-    count = len(groups)
     return pa.table(
         {
-            "iteration": [3] * count,
             "group": groups,
             "member": [groups[:i].count(group) for i, group in enumerate(groups)],
             "return": returns,
@@ -26,7 +24,6 @@ def test_returns_and_kept_groups_are_compared() -> None:
     before = scored([1.0, 0.0, 1.0, 1.0], [True, True, False, False], [0, 0, 1, 1])
     after = scored([1.0, 0.0, 0.5, 0.0], [False, False, True, True], [0, 0, 1, 1])
     assert compare_scores(before, after) == {
-        "iteration": 3,
         "trajectories": 4,
         "return_before": 0.75,
         "return_after": 0.375,
@@ -45,3 +42,8 @@ def test_rounding_is_no_change_of_a_return() -> None:
 def test_other_trajectories_are_refused() -> None:
     with pytest.raises(UserError, match="not the same"):
         compare_scores(scored([1.0], [True], [0]), scored([1.0], [True], [1]))
+
+
+def test_an_iteration_without_trajectories_has_nothing_to_compare() -> None:
+    empty = scored([], [], [])
+    assert compare_scores(empty, empty)["trajectories"] == 0

@@ -282,4 +282,5 @@ def test_the_manifest_holds_no_clock_time(tmp_path: Path) -> None:
         "status",
         "counters",
         "weights_in",
+        "monitor",
     }

@@ -68,10 +68,47 @@ def test_update_alone_learns_what_the_training_learned(project: Project) -> None
 def test_evaluate_alone_finds_what_the_training_found(project: Project) -> None:
     name = run_stage(project, "evaluate", ITERATIONS, engine="engine.kind=vllm")
     for temperature in ("t0_5", "t1_0"):
+        file = f"test-{temperature}/step_{ITERATIONS:04d}.json"
         alone, trained = (
-            json.loads((project.folder("07_evaluation", run) / f"test-{temperature}" / file).read_text())
-            for run, file in ((name, "step_source.json"), (TRAINED, f"step_{ITERATIONS:04d}.json"))
+            json.loads((project.folder("07_evaluation", run) / file).read_text()) for run in (name, TRAINED)
         )
         assert alone["prompts"] == trained["prompts"] == TEST_PROMPTS
         assert alone["success"] == pytest.approx(trained["success"], abs=0.01)
         assert alone["policy_step"] == ITERATIONS
+        assert alone["success_of_optimum"] == alone["success"], "the better arm can always be chosen"
+        assert (alone["floor_success"], alone["floor_return"]) == (0.5, pytest.approx(0.175))
+    references = [
+        json.loads((project.folder("07_evaluation", run) / "reference/test.json").read_text())
+        for run in (name, TRAINED)
+    ]
+    assert references[0] == references[1], "no policy is involved"
+
+
+def test_evaluate_against_another_policy_pairs_the_two_on_every_suite(project: Project) -> None:
+    done = project.run(
+        "--env=smoke",
+        "--pipeline=evaluate",
+        f"--params=run.source={TRAINED}@{ITERATIONS},evaluation.against={TRAINED}@0,run.name=pair",
+    )
+    assert done.code == 0, done.text
+    compared = json.loads(
+        (project.folder("08_reporting", "pair") / f"comparison_{ITERATIONS:04d}.json").read_text()
+    )
+    assert compared["between"] == [f"{TRAINED}@0000", f"{TRAINED}@{ITERATIONS:04d}"]
+    rows = {(row["suite"], row["temperature"]): row for row in compared["comparisons"]}
+    assert rows.keys() == {(suite, t) for suite in ("test", "bandit_reversed") for t in (0.5, 1.0)}
+    assert rows["test", 1.0]["success_difference_low"] > 0, "it had learned something"
+    assert rows["bandit_reversed", 0.5]["success_after"] < 0.5, "and that the names' meaning stays"
+    for (suite, temperature), row in rows.items():
+        folder = f"{suite}-t{str(temperature).replace('.', '_')}"
+        summary = json.loads(
+            (project.folder("07_evaluation", "pair") / folder / f"step_{ITERATIONS:04d}.json").read_text()
+        )
+        labels = table(project, "07_evaluation", "pair", f"{folder}/labels_{ITERATIONS:04d}.parquet")
+        failed = [label for label in labels["label"].to_pylist() if label != "lost_draw"]
+        assert summary["success"] == row["success_after"]
+        assert len(failed) == round((1 - summary["success"]) * summary["trajectories"])
+        other = project.folder("07_evaluation", "pair") / f"against-{folder}" / "step_0000.json"
+        assert json.loads(other.read_text())["success"] == row["success_before"]
+    for title in ("Evaluation of", "Failures, share of", "Success of"):
+        assert title in done.text

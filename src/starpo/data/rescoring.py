@@ -18,7 +18,7 @@ def compare_scores(before: pa.Table, after: pa.Table) -> dict[str, float | int]:
         after: the same trajectories, scored otherwise.
 
     Returns:
-        ``iteration``, ``trajectories``; ``return_before`` and ``return_after``, means; ``returns_changed``, the share
+        ``trajectories``; ``return_before`` and ``return_after``, means; ``returns_changed``, the share
         of trajectories with another return (beyond 1e-6, for they are sums of float32 rewards);
         ``groups_kept_before`` and ``groups_kept_after``; ``groups_kept_in_both``.
 
@@ -34,7 +34,6 @@ def compare_scores(before: pa.Table, after: pa.Table) -> dict[str, float | int]:
     old, new = (np.asarray(table["return"], dtype=np.float64) for table in (before, after))
     kept_before, kept_after = _kept(before), _kept(after)
     return {
-        "iteration": before["iteration"][0].as_py() if len(before) else -1,
         "trajectories": len(old),
         "return_before": float(old.mean()) if len(old) else 0.0,
         "return_after": float(new.mean()) if len(new) else 0.0,

@@ -83,5 +83,7 @@ def _missing(trajectory: Trajectory) -> dict[str, Any]:
 
 def without_turns(turns: pa.Table) -> list[dict[str, Any]]:
     """Trajectories of a table that have no row: address, seeds, ``trajectory_stop`` and ``error`` of each."""
-    found: list[dict[str, Any]] = json.loads((turns.schema.metadata or {}).get(_WITHOUT_TURNS.encode(), b"[]"))
+    found: list[dict[str, Any]] = json.loads(
+        (turns.schema.metadata or {}).get(_WITHOUT_TURNS.encode(), b"[]")
+    )
     return found

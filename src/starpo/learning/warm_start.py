@@ -102,9 +102,7 @@ def _write_tokenizer(
             names.update(env.action_names)
         texts.append(system_message(env.rules, agent))
         phrases += [*fixed_phrases(env.rules, agent), *env.phrases, *names]
-    build_tokenizer(
-        texts, [*phrases, CAREFUL_THOUGHT], vocabulary=config.vocabulary, directory=directory
-    )
+    build_tokenizer(texts, [*phrases, CAREFUL_THOUGHT], vocabulary=config.vocabulary, directory=directory)
 
 
 def _fit(actor: Actor, trajectories: list[Any], config: BasePolicyConfig, number: int) -> float:

@@ -112,18 +112,18 @@ def observe(state: MonitorState, metrics: dict[str, Any], config: MonitorConfig)
         record = _remember(records.get(HACKING, Record()), float(metrics["return"]), 0.0, config)
         aim = _hacking(record, records[SUCCESS], config)
         records[HACKING] = _move(record, aim, HACKING, iteration, config, events)
-    aim = _verdict(records, config)
+    reached = _verdict(records, config)
     # Its indicators have been patient already.
     verdict = state.verdict
-    if aim != verdict.stage:
-        events.append(Event(iteration=iteration, indicator=RUN, before=verdict.stage, after=aim))
-        verdict = Record(stage=aim, since=iteration)
+    if reached != verdict.stage:
+        events.append(Event(iteration=iteration, indicator=RUN, before=verdict.stage, after=reached))
+        verdict = Record(stage=reached, since=iteration)
     return state.model_copy(
         update={
             "records": records,
             "verdict": verdict,
             "events": tuple(events),
-            "good": iteration if state.good is None or _at_best(records, aim, config) else state.good,
+            "good": iteration if state.good is None or _at_best(records, reached, config) else state.good,
         }
     )
 

@@ -32,9 +32,8 @@ def log_lineage(client: MlflowClient, run_id: str, root: Path, name: str) -> dic
     """
     from mlflow.entities import Dataset, DatasetInput, InputTag  # noqa: PLC0415
 
-    known = {
-        (each.dataset.name, each.dataset.digest) for each in client.get_run(run_id).inputs.dataset_inputs
-    }
+    logged = client.get_run(run_id).inputs
+    known = {(each.dataset.name, each.dataset.digest) for each in (logged.dataset_inputs if logged else [])}
     digests: dict[str, str] = {}
     inputs = []
     for layer, context in LAYERS.items():

@@ -82,7 +82,7 @@ def find(client: MlflowClient, alias: str, environment: str | None = None) -> Re
     known = sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
     if environment is None and len(known) == 1:
         environment = known[0]
-    if environment not in known:
+    if environment is None or environment not in known:
         if not known:
             raise UserError(f"no policy is registered as {alias!r}; finish a training first: make train")
         wanted = f"for environment {environment!r}" if environment else "without a named environment"

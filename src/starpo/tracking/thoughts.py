@@ -20,7 +20,10 @@ def thought_metrics(thoughts: Sequence[str | None]) -> dict[str, float]:
         return {}
     texts = [thought or "" for thought in thoughts]
     words = [text.split() for text in texts]
-    pairs = [frozenset(itertools.pairwise(each)) or frozenset(each) for each in words]
+    # A single word has no pair; it stands for itself.
+    pairs = [
+        frozenset(itertools.pairwise(each)) or frozenset((word, word) for word in each) for each in words
+    ]
     half = len(texts) // 2
     similar = (
         [_jaccard(one, other) for one, other in zip(pairs, pairs[half:], strict=False)] if half else [1.0]
