@@ -131,6 +131,13 @@ def test_lead_times_count_from_each_first_warning_to_the_fall_of_success():
     assert lead_times(watch(course(), CONFIG)) == {}
 
 
+def test_the_lead_is_to_the_last_fall_of_success():
+    success = [0.7] * 10 + [0.3] * 8 + [0.7] * 12 + [0.1] * 10
+    entropy = [0.5] * 24 + [0.02] * 16
+    leads = lead_times(watch(course(success=success, entropy=entropy), CONFIG))
+    assert 0 < leads["entropy"] < 10
+
+
 def test_a_state_goes_through_json_unchanged_at_every_iteration():
     metrics = course(success=then(0.7, 0.1), gradient_norm=then(0.3, 50.0))
     state = MonitorState()

@@ -170,18 +170,25 @@ def stages(state: MonitorState) -> dict[str, float]:
 
 
 def lead_times(state: MonitorState) -> dict[str, int | None]:
-    """Iterations by which each indicator's first warning came before that of success.
+    """Iterations by which each indicator's warning came before that of success.
 
-    Negative: it came after. None: it never warned. Empty where success never fell.
+    Of several falls of success the last counts, and of an indicator's warnings the last one before it, or else the
+    first after it. Negative: it came after. None: it never warned. Empty where success never fell.
     """
-    first: dict[str, int] = {}
+    began: dict[str, list[int]] = {}
     for event in state.events:
         if event.before == "quiet" and event.indicator != RUN:
-            first.setdefault(event.indicator, event.iteration)
-    if SUCCESS not in first:
+            began.setdefault(event.indicator, []).append(event.iteration)
+    if SUCCESS not in began:
         return {}
-    others = [name for name in state.records if name not in {SUCCESS, HACKING}]
-    return {name: first[SUCCESS] - first[name] if name in first else None for name in others}
+    fall = began[SUCCESS][-1]
+    leads: dict[str, int | None] = {}
+    for name in state.records:
+        if name not in {SUCCESS, HACKING}:
+            before = [iteration for iteration in began.get(name, []) if iteration <= fall]
+            after = [iteration for iteration in began.get(name, []) if iteration > fall]
+            leads[name] = fall - (before[-1] if before else after[0]) if before or after else None
+    return leads
 
 
 def describe(event: Event) -> str:
