@@ -340,13 +340,20 @@ class MetricsHooks:
             self._mirror.log_comparison(comparisons, last)
             if "between" in data:  # policies of other runs, which own them
                 return
-            for iteration in (0, last):
-                folder = self._root / MODELS / self._name / f"policy_{iteration:04d}"
-                if (folder / "harness.json").exists():
-                    harness = json.loads((folder / "harness.json").read_text())
-                    self._mirror.log_policy(folder, iteration, harness)
-            environment = parameters.current_parameters().environment.name
-            self._mirror.register_candidate(environment, self._name, last)
+            self._log_policies(last)
+
+    def _log_policies(self, last: int) -> None:
+        """First and last policy as models in MLflow; the last one of a run that was not stopped is the candidate."""
+        from starpo.learning.policy import MANIFEST, Policy  # noqa: PLC0415
+
+        for iteration in (0, last):
+            folder = self._root / MODELS / self._name / f"policy_{iteration:04d}"
+            if (folder / MANIFEST).exists():
+                policy = Policy.open(folder)
+                self._mirror.log_policy(policy.model_directory, iteration, policy.harness())
+                if iteration == last and policy.manifest["status"] != "stopped":
+                    environment = parameters.current_parameters().environment.name
+                    self._mirror.register_candidate(environment, self._name, last)
 
     def _announce_template(self) -> None:
         from starpo.agent.template_report import inspect_template  # noqa: PLC0415

@@ -38,14 +38,15 @@ def test_a_champion_is_named_checked_beaten_and_missed(project: Project) -> None
     assert (base.run, base.iteration) == (TRAINED, 0)
 
     # The trained policy is better than the base policy, so it takes its place.
-    risen = starpo(project, "champion", "check", "bandit", "--candidate", f"{TRAINED}@{ITERATIONS}")
+    candidate = ("--candidate", f"{TRAINED}@{ITERATIONS}")
+    risen = starpo(project, "champion", "check", "bandit", *candidate)
     assert risen.returncode == 0, risen.stdout + risen.stderr
     best = read_champions(project.root)["bandit"]
     assert best.iteration == ITERATIONS and "better" in risen.stdout
     assert best.suites["test-t0_5"].success > base.suites["test-t0_5"].success
 
     # The same weights once more: no difference, no drop.
-    intact = starpo(project, "champion", "check", "bandit")
+    intact = starpo(project, "champion", "check", "bandit", *candidate)
     assert intact.returncode == 0, intact.stdout + intact.stderr
     assert "same" in intact.stdout and "worse" not in intact.stdout
     assert read_champions(project.root)["bandit"] == best

@@ -114,8 +114,8 @@ class TestSmokeRun:
         def pairs(observations: set[str]) -> set[frozenset[str]]:
             return {frozenset(text.removeprefix("Arms: ").split(", ")) for text in observations}
 
-        trained, tested = seen("02_rollouts", "*.parquet"), seen("07_evaluation", "test-*/*.parquet")
-        validated = seen("07_evaluation", "validation-*/*.parquet")
+        trained, tested = seen("02_rollouts", "*.parquet"), seen("07_evaluation", "test-*/step_*.parquet")
+        validated = seen("07_evaluation", "validation-*/step_*.parquet")
         assert tested and validated
         assert not pairs(trained) & (pairs(tested) | pairs(validated))
         assert not pairs(validated) & pairs(tested)
