@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,7 +172,7 @@ class MetricsHooks:
         resolved = parameters.current()
         self._name = resolved.names[_RUNLESS.get(resolved.pipeline, "name")]
         self._iteration_started = time.perf_counter()
-        self._console = Console()
+        self._console = Console(width=None if sys.stdout.isatty() else 200)  # a pipe gets whole tables
         self._progress = IterationProgress(resolved.parameters.run.iterations, self._console)
         hooks = run_hooks()
         if hooks is None or hooks.record is None or not pipeline.nodes:
