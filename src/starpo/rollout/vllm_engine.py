@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ class VLLMEngine:
             disable_log_stats=True,
             **where,
         )
-        with _unbound_proxies_hidden():
+        with unscannable_modules_hidden():
             self._llm: Any = LLM(**arguments)
         self._engine: Any = self._llm.llm_engine
         self._stop_ids = list(stop_ids)
@@ -157,18 +157,17 @@ class VLLMEngine:
 
 
 @contextlib.contextmanager
-def _unbound_proxies_hidden() -> Iterator[None]:
-    """Hide modules that hold Flask's context proxies while vLLM starts.
+def unscannable_modules_hidden() -> Iterator[None]:
+    """Hide modules whose scan would end vLLM's start on CPU.
 
-    On CPU vLLM's start probes the attributes of everything in ``sys.modules`` with ``hasattr``; outside of a
-    web request Flask's proxies, imported by MLflow, answer that with a RuntimeError.
+    There vLLM reads the ``__dict__`` of every attribute of everything in ``sys.modules``. Outside of a web request
+    Flask's context proxies, imported by MLflow, answer that with a RuntimeError; llvmlite's handle of its library,
+    imported by numba, answers any name with a function.
     """
     hidden = {
         name: module
         for name, module in list(sys.modules.items())
-        if any(
-            type(value).__name__ == "LocalProxy" for value in list(getattr(module, "__dict__", {}).values())
-        )
+        if not all(_scannable(value) for value in list((getattr(module, "__dict__", None) or {}).values()))
     }
     for name in hidden:
         del sys.modules[name]
@@ -176,6 +175,13 @@ def _unbound_proxies_hidden() -> Iterator[None]:
         yield
     finally:
         sys.modules.update(hidden)
+
+
+def _scannable(value: Any) -> bool:
+    try:
+        return not hasattr(value, "__dict__") or isinstance(vars(value), Mapping)
+    except Exception:  # noqa: BLE001 - whatever an object answers with is what vLLM would stumble over
+        return False
 
 
 def stored_weights(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
