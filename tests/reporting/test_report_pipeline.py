@@ -32,7 +32,7 @@ def test_the_page_is_written_anew_every_time_and_is_no_run(project: Project) -> 
     page = project.folder("08_reporting", "report") / "report.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("an old one")
-    done = project.run("--env=smoke", "--pipeline=report")
+    done = project.run("--env=smoke", "--pipeline=report", "--params", f"report.runs=[{TRAINED}]")
     assert done.code == 0, done.text
     assert "Report: data/08_reporting/report/report.html" in done.text
     assert f'"run":"{TRAINED}"' in page.read_text()

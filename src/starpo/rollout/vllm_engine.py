@@ -180,7 +180,7 @@ def unscannable_modules_hidden() -> Iterator[None]:
 def _scannable(value: Any) -> bool:
     try:
         return not hasattr(value, "__dict__") or isinstance(vars(value), Mapping)
-    except Exception:  # noqa: BLE001 - whatever an object answers with is what vLLM would stumble over
+    except Exception:  # whatever an object answers with is what vLLM would stumble over
         return False
 
 
