@@ -31,7 +31,7 @@ import torch
 from update_shapes import load_model
 
 from starpo.agent.template import ChatTemplate
-from starpo.config import Parameters
+from starpo.config.parameters import Parameters
 from starpo.environments.registry import make
 from starpo.learning.host import LearnerHost
 from starpo.learning.policy import Policy, PolicyState, contiguous, load_tokenizer

@@ -16,7 +16,8 @@ from update_batch import RaggedBatch
 from update_shapes import load_model
 from update_worker import serve
 
-from starpo.config import AlgorithmConfig, LearnerConfig, OptimizerConfig
+from starpo.config.algorithm import AlgorithmConfig
+from starpo.config.learner import LearnerConfig, OptimizerConfig
 from starpo.learning.batching import Sequences
 from starpo.learning.learner import Learner
 from starpo.learning.policy import Policy, PolicyState, contiguous
@@ -95,6 +96,7 @@ def sequences(batch: RaggedBatch) -> Sequences:
         group_ids=torch.from_numpy(batch.groups),
         anchors=torch.zeros(turn_mask.shape, dtype=torch.int64),
         environments=["benchmark"] * len(batch.groups),
+        starts=[[0]] * len(batch.groups),
     )
 
 

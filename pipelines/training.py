@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
-from starpo.config import EvaluationConfig
+from starpo.config.evaluation import EvaluationConfig
 from starpo.parameters import current_parameters
 from starpo.pipelines.base_policy.nodes import import_policy
 from starpo.pipelines.base_policy.pipeline import create_pipeline as base_policy_pipeline

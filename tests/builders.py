@@ -11,16 +11,12 @@ import torch
 from torch import Tensor
 
 from starpo.agent.template import ChatTemplate
-from starpo.config import (
-    AgentConfig,
-    AlgorithmConfig,
-    BasePolicyConfig,
-    EngineConfig,
-    EnvironmentConfig,
-    LearnerConfig,
-    OptimizerConfig,
-    WarmStartStage,
-)
+from starpo.config.agent import AgentConfig
+from starpo.config.algorithm import AlgorithmConfig
+from starpo.config.base_policy import BasePolicyConfig, WarmStartStage
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.learner import LearnerConfig, OptimizerConfig
+from starpo.config.rollout import EngineConfig
 from starpo.data.schemas import SCHEMA_VERSION, TURNS
 from starpo.environments.splits import Split
 from starpo.learning.policy import Policy, PolicyState

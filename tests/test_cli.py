@@ -49,6 +49,26 @@ def test_a_mistake_in_the_parameters_is_one_clear_message(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("run:\n\tseed: 3\n", 2),
+        ("run:\n  seed: [3\n  study: null\n", 3),
+        ("run:\n  seed: 3\n  seed: 4\n", 3),
+    ],
+    ids=["tab", "bracket", "twice"],
+)
+def test_a_file_of_parameters_that_cannot_be_read_is_one_clear_message(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    project = new_project(tmp_path)
+    (project.root / "conf/smoke/parameters_mine.yml").write_text(text)
+    message = refused(project, *SMOKE)
+    assert f"conf/smoke/parameters_mine.yml, line {line}: " in message
+    assert "Correct it there" in message
+
+
+@pytest.mark.slow
 def test_an_unknown_pipeline_is_one_clear_message_with_the_known_ones(empty: Project) -> None:
     message = refused(empty, "--env=smoke", "--pipeline=train_starpo_x")
     assert "train_starpo_x" in message

@@ -16,7 +16,8 @@ from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.gae import Advantages
 from starpo.algorithms.group import broadcast_to_tokens
 from starpo.algorithms.needs import needs
-from starpo.config import Parameters, fingerprint, flatten, parse_parameters
+from starpo.config.identity import fingerprint, flatten
+from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
 from starpo.parameters import Resolved, merge, resolve_parameters
 from starpo.preflight import check_before_work
@@ -110,6 +111,36 @@ def test_the_larger_models_differ_from_the_paper_in_what_their_size_needs(env: s
         "run.checkpoint_every",
         "run.keep_last",
     }
+
+
+def test_the_paper_s_webshop_is_the_3b_model_with_nine_turns_of_one_action() -> None:
+    model, shop = flatten(configured("paper_3b")), flatten(configured("paper_webshop"))
+    changed = {".".join(key) for key in model.keys() | shop.keys() if model.get(key) != shop.get(key)}
+    assert changed == {
+        "environment.name",
+        "agent.max_turns",
+        "agent.max_actions_per_turn",
+        "agent.max_actions",
+        "agent.max_tokens_per_trajectory",
+        "learner.micro_batch_tokens",
+        "evaluation.generalisation",
+    }
+    agent = configured("paper_webshop")["agent"]
+    assert (agent["max_turns"], agent["max_actions"], agent["max_tokens_per_trajectory"]) == (9, 9, 15000)
+
+
+def test_an_agent_without_a_window_is_stored_and_named_as_if_there_were_none(tmp_path: Path) -> None:
+    whole = resolved(tmp_path)
+    assert "context_turns" not in whole.raw["agent"]
+    assert whole.names["base"] == "base-bandit-ccafa6a78eea", "runs and studies on disk have this policy"
+    cut = resolved(tmp_path, params={"agent.context_turns": 2})
+    assert cut.raw["agent"]["context_turns"] == 2
+    assert cut.names["base"] != whole.names["base"]
+    assert type(cut.parameters.agent).model_validate(cut.raw["agent"]).context_turns == 2
+
+
+def test_a_window_without_a_turn_is_refused(tmp_path: Path) -> None:
+    assert "agent.context_turns" in complaint(tmp_path, **{"agent.context_turns": 0})
 
 
 def test_every_preset_belongs_to_a_pipeline_and_the_other_way_round() -> None:

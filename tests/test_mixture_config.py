@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from starpo.config import EXTENDABLE, EnvironmentConfig, parse_parameters
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.identity import EXTENDABLE
+from starpo.config.parameters import parse_parameters
 from starpo.errors import UserError
 from starpo.parameters import merge
 from starpo.preflight import _check_environment, _check_shares

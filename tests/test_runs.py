@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import starpo
-from starpo.data.schemas import SCHEMA_VERSION, SCORED, TURNS, UPDATES
+from starpo.data.schemas import SCHEMA_VERSION, SCORED, TURNS, UPDATES, WINDOWED_TURNS
 from starpo.errors import UserError
 from starpo.runs import (
     RunRecord,
@@ -299,7 +299,7 @@ def test_open_run_gives_every_table_as_a_frame(root: Path) -> None:
     assert run.parameters["run"]["seed"] == 3
     assert run.iterations == [0, 1, 2]
     assert [len(run.turns()), len(run.turns(1)), len(run.scored()), len(run.updates())] == [6, 2, 6, 4]
-    assert run.turns().columns.tolist() == TURNS.names
+    assert run.turns().columns.tolist() == WINDOWED_TURNS.names
     assert run.turns()["environment"].tolist()[::2] == ["frozen_lake", "sokoban", "bandit"]
     assert len(run.updates(1)) == 0
     metrics = run.metrics()
@@ -312,7 +312,7 @@ def test_evaluations_are_chosen_by_suite_temperature_and_step(root: Path) -> Non
     run = starpo.open_run("lake", str(root))
     everything = run.evaluation()
     assert len(everything) == 16
-    assert everything.columns.tolist() == ["suite", "step", *TURNS.names]
+    assert everything.columns.tolist() == ["suite", "step", *WINDOWED_TURNS.names]
     assert len(run.evaluation("lake")) == 16
     assert set(run.evaluation("lake-t0_5")["suite"]) == {"lake-t0_5"}
     assert set(run.evaluation("lake-t1_0", step=2)["step"]) == {2}
@@ -407,6 +407,16 @@ def test_the_list_shows_each_run_with_its_last_success(root: Path, capsys: pytes
         assert text in lake
     gone = next(line for line in lines if line.startswith("gone"))
     assert "interrupted" in gone and "0/10" in gone
+
+
+def test_a_shortened_run_shows_apart_what_it_did_before(root: Path, capsys: pytest.CaptureFixture) -> None:
+    record = read_record(root, "lake")
+    write_record(root, record.model_copy(update={"parameters": parameters(iterations=2)}))
+    assert main(["runs", "list", "--root", str(root)]) == 0
+    lake = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("lake"))
+    assert "2/2 (+1)" in lake and "3/2" not in lake
+    assert main(["runs", "show", "lake", "--root", str(root)]) == 0
+    assert "2 of 2; 1 more from when run.iterations was higher" in capsys.readouterr().out
 
 
 def test_showing_a_run_prints_results_and_parameters(root: Path, capsys: pytest.CaptureFixture) -> None:

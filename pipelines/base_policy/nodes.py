@@ -6,11 +6,14 @@ import logging
 import tempfile
 from pathlib import Path
 
-from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig, RunConfig
+from starpo.config.agent import AgentConfig
+from starpo.config.base_policy import BasePolicyConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.run import RunConfig
 from starpo.learning.lora import frozen_base
 from starpo.learning.model_files import ModelFiles
 from starpo.learning.policy import STATE_FILES, Policy, PolicyState
-from starpo.learning.warm_start import build_base_policy, harness_of
+from starpo.learning.warm_start import build_base_policy, harness_of, warm_start_pretrained
 from starpo.rollout.vllm_engine import stored_weights
 from starpo.run_paths import base_policy_run
 
@@ -20,17 +23,21 @@ logger = logging.getLogger(__name__)
 def make_base_policy(
     base_policy: BasePolicyConfig, environment: EnvironmentConfig, agent: AgentConfig
 ) -> PolicyState:
-    """Build and warm-start the embedded policy, or take the pretrained model at ``base_policy.path``."""
+    """Build the embedded policy or take the pretrained model at ``base_policy.path``; then the warm start."""
     name = base_policy_run(base_policy, environment, agent)
     if base_policy.path is None:
         files = Path(tempfile.mkdtemp(prefix="starpo-base-"))
         logger.info("building and warm-starting the embedded base policy (%s)", name)
         weights, fit = build_base_policy(files, environment, agent, base_policy)
-        logger.info("base policy: %s", ", ".join(f"{key} {value:.4g}" for key, value in fit.items()))
+        _tell(fit)
     else:
         expanded = Path(tempfile.mkdtemp(prefix="starpo-model-"))
         files = ModelFiles.at(base_policy.path).as_directory(expanded)
         weights = dict(stored_weights(files))
+        if base_policy.stages:
+            logger.info("warm-starting %s (%s)", base_policy.path, name)
+            weights, fit = warm_start_pretrained(files, weights, environment, agent, base_policy)
+            _tell(fit)
     return PolicyState(
         run=name,
         iteration=0,
@@ -42,6 +49,10 @@ def make_base_policy(
         weights=weights,
         weights_in="policy_0000",
     )
+
+
+def _tell(fit: dict[str, float]) -> None:
+    logger.info("base policy: %s", ", ".join(f"{key} {value:.4g}" for key, value in fit.items()))
 
 
 def import_policy(source: Policy, run: RunConfig) -> PolicyState:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from starpo.config import AgentConfig, EngineConfig, EnvironmentConfig, EvaluationConfig
+from starpo.config.agent import AgentConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.evaluation import EvaluationConfig
+from starpo.config.rollout import EngineConfig
 from starpo.data.label_table import labels_to_table
 from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.registry import make
@@ -68,7 +71,13 @@ def play_suite(
     )
     places = host.environments(environment, agent)
     trajectories = play(serving.engine, plan, agent, serving.template, places)
-    table = trajectories_to_table(trajectories, policy_step=policy.step, temperature=temperature, top_p=1.0)
+    table = trajectories_to_table(
+        trajectories,
+        policy_step=policy.step,
+        temperature=temperature,
+        top_p=1.0,
+        windowed=agent.context_turns is not None,
+    )
     seconds = {f"{each.address.group}.{each.address.member}": each.seconds for each in trajectories}
     return table, seconds
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from starpo.config import MonitorConfig, ReportConfig, RunConfig
+from starpo.config.monitor import MonitorConfig
+from starpo.config.report import ReportConfig
+from starpo.config.run import RunConfig
 from starpo.reporting.content import gather
 from starpo.reporting.page import render
 from starpo.runs import find_root

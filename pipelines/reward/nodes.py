@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from starpo.config import EnvironmentConfig, FilterConfig, GatesConfig, RewardConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.gates import GatesConfig
+from starpo.config.reward import FilterConfig, RewardConfig
 from starpo.data.scoring import mark_kept, score_rollouts
 
 

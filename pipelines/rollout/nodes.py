@@ -6,18 +6,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from starpo.config import (
-    AgentConfig,
-    EngineConfig,
-    EnvironmentConfig,
-    FilterConfig,
-    GatesConfig,
-    RewardConfig,
-    RolloutConfig,
-    RunConfig,
-)
+from starpo.config.agent import AgentConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.gates import GatesConfig
+from starpo.config.reward import FilterConfig, RewardConfig
+from starpo.config.rollout import EngineConfig, RolloutConfig
+from starpo.config.run import RunConfig
 from starpo.data.resampling import draw_until_enough
-from starpo.data.schemas import TURNS
+from starpo.data.schemas import turns_schema
 from starpo.data.scoring import mark_kept, score_rollouts
 from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.splits import Split
@@ -43,8 +39,9 @@ def generate_rollouts(
     With ``filter.resample`` they are scored and filtered at once, to see whether further groups are needed; the
     verdict that counts is that of the reward and filter nodes on the whole table, which is the same.
     """
+    windowed = agent.context_turns is not None
     if policy.manifest["status"] == "stopped":
-        return TURNS.empty_table()
+        return turns_schema(windowed=windowed).empty_table()
     serving = host.serve(policy, engine, agent)
     plan = RolloutPlan(
         environment=environment.name,
@@ -64,7 +61,11 @@ def generate_rollouts(
     def draw(number: int) -> pa.Table:
         trajectories = play(serving.engine, replace(plan, round=number), agent, serving.template, places)
         return trajectories_to_table(
-            trajectories, policy_step=policy.step, temperature=rollout.temperature, top_p=rollout.top_p
+            trajectories,
+            policy_step=policy.step,
+            temperature=rollout.temperature,
+            top_p=rollout.top_p,
+            windowed=windowed,
         )
 
     def judge(turns: pa.Table) -> pa.Table:

@@ -8,15 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.config import (
-    AgentConfig,
-    AlgorithmConfig,
-    EngineConfig,
-    LearnerConfig,
-    MonitorConfig,
-    RolloutConfig,
-    RunConfig,
-)
+from starpo.config.agent import AgentConfig
+from starpo.config.algorithm import AlgorithmConfig
+from starpo.config.learner import LearnerConfig
+from starpo.config.monitor import MonitorConfig
+from starpo.config.rollout import EngineConfig, RolloutConfig
+from starpo.config.run import RunConfig
 from starpo.data.resampling import resampling_metrics
 from starpo.data.schemas import UPDATES
 from starpo.data.update_table import updates_to_table
@@ -30,7 +27,7 @@ from starpo.rollout.sync import prove_sync
 from starpo.tracking.echo_trap import MonitorState, decide, describe, observe, rolled_back, stages
 from starpo.tracking.iteration_metrics import rollout_metrics
 
-#: Trajectories whose log-probs prove each weight sync.
+#: Trajectories whose first chain's log-probs prove each weight sync.
 PROBE = 4
 
 
@@ -162,10 +159,10 @@ def _sync(
     serving = host.serve(policy, config, agent)
     assert state.weights is not None
     serving.engine.load(state.weights.items(), f"{state.run}/{state.policy_step}")
-    # A trajectory may fill the whole context, a scored sequence may not.
+    # A chain may fill the whole context, a scored sequence may not.
     longest = agent.max_tokens_per_trajectory - 1
     probe = [
-        batch.token_ids[row, : min(batch.lengths[row], longest)].tolist()
+        batch.token_ids[row, : min(batch.chains(row)[0][1], longest)].tolist()
         for row in range(min(PROBE, len(batch.keys)))
     ]
     return prove_sync(serving.engine, actor, probe, config.sync_tolerance)

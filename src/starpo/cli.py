@@ -60,7 +60,6 @@ def run(
 ) -> None:
     """Run a pipeline. What is there already is kept: after an interruption the same command goes on."""
     names = [*selection.pop("pipelines"), *selection.pop("more_pipelines")] or ["train_starpo_s"]
-    from starpo.hooks import interrupt_hooks  # noqa: PLC0415
     from starpo.tracking.interrupts import sigterm_interrupts  # noqa: PLC0415
 
     warnings.filterwarnings("ignore")
@@ -79,7 +78,7 @@ def run(
                 **selection,
             )
     except KeyboardInterrupt:
-        interrupt_hooks()
+        _interrupt_hooks()
         click.secho(
             "\nInterrupted. Nothing written is lost: the same command goes on from here.",
             fg="yellow",
@@ -105,6 +104,15 @@ def _check_names(pipelines: list[str], env: str | None, conf: Path) -> None:
     if env is not None and conf.is_dir() and not (conf / env).is_dir():
         envs = sorted(path.name for path in conf.iterdir() if path.is_dir() and path.name != "base")
         raise UserError(f"--env={env}: there is no folder {conf / env}; known: {', '.join(envs)}")
+
+
+def _interrupt_hooks() -> None:
+    """Tell the hooks, in the order in which they are called."""
+    from kedro.framework.project import settings  # noqa: PLC0415
+
+    for hook in reversed(settings.HOOKS):
+        if hasattr(hook, "interrupted"):
+            hook.interrupted()
 
 
 def user_mistake(error: BaseException | None) -> str | None:

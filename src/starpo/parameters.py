@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from starpo.config import Parameters, parse_parameters
+from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
 from starpo.run_paths import STAGES, Source, base_policy_run, default_name, newest_source, parse_source
 
@@ -81,14 +81,13 @@ def current() -> Resolved:
     """What :func:`resolve_parameters` found last; loads the project's configuration where no session did."""
     if _current is not None:
         return _current
-    from kedro.config import OmegaConfigLoader  # noqa: PLC0415
     from kedro.framework.project import settings  # noqa: PLC0415
     from kedro.utils import find_kedro_project  # noqa: PLC0415
 
     root = find_kedro_project(Path.cwd())
     if root is None:
         raise UserError(f"{Path.cwd()}: not inside a Kedro project")
-    loader = OmegaConfigLoader(
+    loader = settings.CONFIG_LOADER_CLASS(
         conf_source=str(root / settings.CONF_SOURCE),
         env=os.environ.get("KEDRO_ENV"),
         **settings.CONFIG_LOADER_ARGS,

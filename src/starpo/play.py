@@ -7,7 +7,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from starpo.agent.records import Trajectory
-from starpo.config import AgentConfig, EngineConfig, EnvironmentConfig
+from starpo.config.agent import AgentConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.rollout import EngineConfig
 from starpo.environments.splits import Split
 from starpo.learning.policy import Policy
 from starpo.rollout.episodes import RolloutPlan, play

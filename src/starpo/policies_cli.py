@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from starpo.config import AgentConfig, EngineConfig
+from starpo.config.agent import AgentConfig
+from starpo.config.rollout import EngineConfig
 from starpo.errors import UserError
 from starpo.tracking.registry import CHAMPION
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import torch
 
-from starpo.config import EnvironmentConfig, Parameters
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.parameters import Parameters
 from starpo.environments.registry import make
 from starpo.errors import UserError
 from starpo.learning.deepspeed_engine import learner_device

@@ -6,7 +6,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig, Parameters, fingerprint
+from starpo.config.agent import AgentConfig
+from starpo.config.base_policy import BasePolicyConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.identity import fingerprint
+from starpo.config.parameters import Parameters
 from starpo.errors import UserError
 from starpo.learning.policy import Policy
 

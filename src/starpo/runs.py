@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from starpo.config import EXTENDABLE, fingerprint, flatten
+from starpo.config.identity import EXTENDABLE, fingerprint, flatten
 from starpo.errors import UserError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from starpo import models_cli, policies_cli
-from starpo.config import flatten
+from starpo.config.identity import flatten
 from starpo.errors import UserError
 from starpo.runs import (
     RunRecord,
@@ -85,13 +85,14 @@ def _list(console: Console, root: Path, _: argparse.Namespace) -> int:
     for name in ("seed", "iterations", "success", "disk"):
         table.add_column(name, justify="right", no_wrap=True)
     for record in records:
+        done, beyond = _done(root, record)
         table.add_row(
             record.name,
             _coloured(record.state),
             record.pipeline,
             str(_parameter(record, "environment", "name")),
             str(_parameter(record, "run", "seed")),
-            f"{_done(root, record)}/{_parameter(record, 'run', 'iterations')}",
+            f"{done}/{_parameter(record, 'run', 'iterations')}" + (f" (+{beyond})" if beyond else ""),
             _last_success(root, record),
             _size(disk_use(root, record.name)),
         )
@@ -104,6 +105,8 @@ def _list(console: Console, root: Path, _: argparse.Namespace) -> int:
 
 def _show(console: Console, root: Path, options: argparse.Namespace) -> int:
     record = read_record(root, options.name)
+    done, beyond = _done(root, record)
+    left_over = f"; {beyond} more from when run.iterations was higher" if beyond else ""
     facts = Table(box=None, show_header=False, pad_edge=False)
     for name, value in {
         "run": record.name,
@@ -111,7 +114,7 @@ def _show(console: Console, root: Path, options: argparse.Namespace) -> int:
         + (escape(f" ({record.message})") if record.message else ""),
         "pipeline": record.pipeline,
         "created": datetime.fromtimestamp(record.created / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        "iterations": f"{_done(root, record)} of {_parameter(record, 'run', 'iterations')}",
+        "iterations": f"{done} of {_parameter(record, 'run', 'iterations')}{left_over}",
         "code": record.git_commit or "unknown",
         "forked from": record.forked_from or "-",
         "fingerprint": record.fingerprint,
@@ -171,8 +174,12 @@ def _plot(console: Console, root: Path, options: argparse.Namespace) -> int:
     return 0
 
 
-def _done(root: Path, record: RunRecord) -> int:
-    return len(list((root / "data" / "05_updates" / record.name).glob("iter_*.json")))
+def _done(root: Path, record: RunRecord) -> tuple[int, int]:
+    """Iterations done: of those that the run has now, and beyond them, where it was longer before."""
+    done = len(list((root / "data" / "05_updates" / record.name).glob("iter_*.json")))
+    total = _parameter(record, "run", "iterations")
+    beyond = max(0, done - total) if isinstance(total, int) else 0
+    return done - beyond, beyond
 
 
 def _summaries(root: Path, name: str) -> list[tuple[str, int, dict[str, Any]]]:

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from starpo.config import EngineConfig
+from starpo.config.rollout import EngineConfig
 from starpo.rollout.vllm_engine import on_gpu, prepare_environment
 
 

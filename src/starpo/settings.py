@@ -2,14 +2,42 @@
 
 import warnings
 
-from starpo.hooks import MetricsHooks, RunHooks
+from starpo.config_loader import ConfigLoader
+from starpo.hooks.clock import ClockHooks
+from starpo.hooks.gates import GateHooks
+from starpo.hooks.mirror import MirrorHooks
+from starpo.hooks.native_output import NativeOutputHooks
+from starpo.hooks.parameters import ParametersHooks
+from starpo.hooks.retention import RetentionHooks
+from starpo.hooks.run_record import RunRecordHooks
+from starpo.hooks.terminal import TerminalHooks
 
 # Kedro warns of dots in dataset names, which its own namespaces made, wherever one iteration refers to another.
 warnings.filterwarnings("ignore", message="One or more dataset names contain")
 
-HOOKS = (RunHooks(), MetricsHooks())
+run = RunRecordHooks()
+clock = ClockHooks(run)
+gates = GateHooks(run)
+
+# In the order in which they are called (a run begins before it is timed, its tables are printed before its MLflow
+# run ends); Kedro itself calls the last one first.
+HOOKS = tuple(
+    reversed(
+        (
+            ParametersHooks(),
+            run,
+            NativeOutputHooks(run),
+            clock,
+            TerminalHooks(run, clock),
+            gates,
+            MirrorHooks(run, clock, gates),
+            RetentionHooks(run),
+        )
+    )
+)
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)
 CONF_SOURCE = "conf"
+CONFIG_LOADER_CLASS = ConfigLoader
 CONFIG_LOADER_ARGS = {
     "base_env": "base",
     "default_run_env": "local",

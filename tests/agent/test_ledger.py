@@ -40,7 +40,8 @@ def played(policy: Policy) -> tuple[Trajectory, ScriptedEngine, list[list[int]]]
 def test_the_chain_is_the_last_prompt_and_its_reply(tiny_policy: Policy) -> None:
     trajectory, engine, replies = played(tiny_policy)
     assert len(trajectory.turns) == 3
-    assert trajectory.token_ids() == [*engine.prompts[-1], *replies[-1]]
+    (chain,) = trajectory.chains()
+    assert chain.token_ids == [*engine.prompts[-1], *replies[-1]]
 
 
 @pytest.mark.slow
@@ -64,8 +65,9 @@ def test_the_mask_marks_sampled_tokens_and_an_unsampled_turn_end_is_context(tiny
         for turn in trajectory.turns
         for flag in [*[False] * len(turn.context_ids), *[True] * len(turn.response_ids)]
     ]
-    assert batch.token_ids[0].tolist() == trajectory.token_ids()
-    assert batch.mask[0].tolist() == flags
+    (chain,) = trajectory.chains()
+    assert batch.token_ids[0].tolist() == chain.token_ids
+    assert batch.mask[0].tolist() == chain.sampled == flags
     assert trajectory.turns[1].context_ids[0] != turn_end, "sampled by the first turn, not repeated"
     assert trajectory.turns[2].context_ids[0] == turn_end, "the second turn was cut before its end"
 

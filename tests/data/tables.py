@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 from builders import turn_row, turns_table
 
-from starpo.config import FilterConfig, GatesConfig
+from starpo.config.gates import GatesConfig
+from starpo.config.reward import FilterConfig
 from starpo.data.expectations.expected import Expected
 from starpo.data.schemas import SCHEMA_VERSION, TURNS, UPDATES
 from starpo.data.scoring import mark_kept, score_turns

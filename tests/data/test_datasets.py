@@ -15,7 +15,7 @@ from kedro.io import DatasetError
 
 from starpo.cli import user_mistake
 from starpo.data.datasets import JSONFileDataset, PolicyDataset, TableDataset, read_table
-from starpo.data.schemas import SCORED, TABLES, TURNS, UPDATES
+from starpo.data.schemas import SCORED, TABLES, TURNS, UPDATES, WINDOWED_TURNS
 from starpo.errors import UserError
 from starpo.learning.policy import PolicyState
 
@@ -44,7 +44,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert not stored.exists()
     stored.save(GOOD)
     assert stored.exists()
-    assert stored.load().equals(GOOD)
+    assert stored.load().drop_columns("chain_start").equals(GOOD)
     assert files(tmp_path) == ["deep/turns.parquet"]
 
 
@@ -58,7 +58,7 @@ def test_record_batches_stream_into_one_table(tmp_path: Path) -> None:
 def test_an_empty_table_of_every_kind_is_fine(tmp_path: Path, table: str) -> None:
     stored = dataset(tmp_path / "empty.parquet", table=table)
     stored.save(TABLES[table].empty_table())
-    assert stored.load().schema == TABLES[table]
+    assert stored.load().schema == (WINDOWED_TURNS if table == "turns" else TABLES[table])
     assert stored.load().num_rows == 0
 
 
@@ -185,7 +185,7 @@ def test_a_stream_that_breaks_off_leaves_the_old_table_and_no_litter(tmp_path: P
 
     with pytest.raises(DatasetError, match="the engine died"):
         stored.save(breaking())
-    assert stored.load().equals(GOOD)
+    assert stored.load().drop_columns("chain_start").equals(GOOD)
     assert files(tmp_path) == ["turns.parquet"]
 
 

@@ -23,7 +23,7 @@ from tables import (
     update_rows,
 )
 
-from starpo.config import QuarantineConfig
+from starpo.config.gates import QuarantineConfig
 from starpo.data.expectations import evaluation, frames, rollouts, scored, updates
 from starpo.data.expectations import metrics as metric_suite
 from starpo.data.expectations.suite import Outcome, run_suite

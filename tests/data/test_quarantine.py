@@ -11,7 +11,9 @@ from tables import EXPECTED, GROUPS, SIZE, Change, Rows, put, scored_table, turn
 
 from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.registry import advantage_estimator
-from starpo.config import EnvironmentConfig, FilterConfig, QuarantineConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.gates import QuarantineConfig
+from starpo.config.reward import FilterConfig
 from starpo.data.quarantine import FAULTS, describe, quarantined, return_ranges, too_many, turn_faults
 from starpo.data.scoring import mark_kept, score_turns
 from starpo.learning.batching import sequences_of

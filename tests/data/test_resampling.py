@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from builders import turn_row, turns_table
 
-from starpo.config import FilterConfig, ResampleConfig
+from starpo.config.reward import FilterConfig, ResampleConfig
 from starpo.data.resampling import draw_until_enough, resampling_metrics
 from starpo.data.scoring import mark_kept, score_turns
 from starpo.rewards.total import bind_terms

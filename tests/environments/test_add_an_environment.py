@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from starpo.config import EnvironmentConfig
+from starpo.config.environment import EnvironmentConfig
 from starpo.environments.contract import check_environment
 from starpo.environments.registry import make
 from starpo.environments.splits import Split, draw_instance

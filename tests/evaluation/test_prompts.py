@@ -15,7 +15,7 @@ from builders import raised_message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starpo.config import Suite
+from starpo.config.evaluation import Suite
 from starpo.environments.bandit import FAMILIES, PAIRS
 from starpo.environments.base import TextEnvironment
 from starpo.environments.registry import make

@@ -18,7 +18,7 @@ from builders import PROJECT, algorithm, learner_config, store
 from kedro.config import OmegaConfigLoader
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from starpo.config import parse_parameters
+from starpo.config.parameters import parse_parameters
 from starpo.learning.learner import Learner
 from starpo.learning.memory import estimate_memory
 from starpo.learning.model_shape import ModelShape
@@ -61,6 +61,7 @@ def main(folder: Path, checkpointing: bool) -> dict[str, float]:
         group_ids=torch.arange(ROWS) // 4,
         anchors=torch.zeros(ROWS, 1, dtype=torch.int64),
         environments=["bandit"] * ROWS,
+        starts=[[0]] * ROWS,
     )
     learner = learner_config(micro_batch_tokens=TOKENS, mini_batches=1, gradient_checkpointing=checkpointing)
     import deepspeed  # noqa: F401 - its share of the process is not the learner's

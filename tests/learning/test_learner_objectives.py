@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from builders import agent, algorithm, engine_config, learner_config, optimizer, plan, store, template_of
+from builders import algorithm, learner_config, optimizer, store
 from torch import Tensor
 
 from starpo.algorithms.registry import ESTIMATORS
-from starpo.data.trajectory_table import trajectories_to_table
 from starpo.data.update_table import updates_to_table
-from starpo.learning.batching import Sequences, sequences_of
+from starpo.learning.batching import Sequences
 from starpo.learning.learner import Learner, UpdateResult
 from starpo.learning.policy import Policy
-from starpo.rollout.episodes import play
-from starpo.rollout.transformers_engine import TransformersEngine
 
 pytestmark = pytest.mark.slow
 
@@ -31,22 +28,6 @@ ADAPTIVE = {
     "kl_target": 0.001,
     "kl_horizon": 64,
 }
-
-
-@pytest.fixture(scope="module")
-def batch(tiny_policy: Policy) -> Sequences:
-    """4 groups of 4 trajectories; even members earn 1 in their last turn."""
-    template = template_of(tiny_policy)
-    engine = TransformersEngine(
-        tiny_policy.model_directory, engine_config(), stop_ids=template.stop_ids, identity="tiny/0"
-    )
-    played = play(engine, plan(groups=4, group_size=4), agent(), template)
-    rewards = {
-        divmod(number, 4): [0.0] * (len(trajectory.turns) - 1) + [float(number % 2 == 0)]
-        for number, trajectory in enumerate(played)
-    }
-    table = trajectories_to_table(played, policy_step=0, temperature=1.0, top_p=1.0)
-    return sequences_of(table, rewards, set(rewards))
 
 
 def learner(policy: Policy, *, algo: dict[str, Any] | None = None, **changes: Any) -> Learner:

@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from builders import agent, algorithm, engine_config, learner_config, optimizer, plan, store, template_of
+from builders import algorithm, engine_config, learner_config, optimizer, store
 from torch import Tensor
 
-from starpo.config import LoraConfig, RunConfig
-from starpo.data.trajectory_table import trajectories_to_table
+from starpo.config.learner import LoraConfig
+from starpo.config.run import RunConfig
 from starpo.errors import UserError
 from starpo.learning import lora
-from starpo.learning.batching import Sequences, sequences_of
+from starpo.learning.batching import Sequences
 from starpo.learning.learner import Learner, UpdateResult
 from starpo.learning.policy import BASE, MODEL, Policy, PolicyState
 from starpo.pipelines.base_policy.nodes import import_policy
-from starpo.rollout.episodes import play
 from starpo.rollout.sync import SyncError, prove_sync
 from starpo.rollout.transformers_engine import TransformersEngine
 
@@ -29,22 +28,6 @@ pytestmark = pytest.mark.slow
 RANK = LoraConfig(rank=4, alpha=8)
 #: Rounding of float32 log-probs between the adapted and the merged form of the same weights.
 ROUNDING = 1e-4
-
-
-@pytest.fixture(scope="module")
-def batch(tiny_policy: Policy) -> Sequences:
-    """4 groups of 4 trajectories; even members earn 1 in their last turn."""
-    template = template_of(tiny_policy)
-    engine = TransformersEngine(
-        tiny_policy.model_directory, engine_config(), stop_ids=template.stop_ids, identity="tiny/0"
-    )
-    played = play(engine, plan(groups=4, group_size=4), agent(), template)
-    rewards = {
-        divmod(number, 4): [0.0] * (len(trajectory.turns) - 1) + [float(number % 2 == 0)]
-        for number, trajectory in enumerate(played)
-    }
-    table = trajectories_to_table(played, policy_step=0, temperature=1.0, top_p=1.0)
-    return sequences_of(table, rewards, set(rewards))
 
 
 @pytest.fixture

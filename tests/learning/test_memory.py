@@ -14,9 +14,10 @@ from kedro.config import OmegaConfigLoader
 from projects import SOURCE
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config
 
-from starpo.config import LoraConfig, Parameters, parse_parameters
+from starpo.config.learner import LoraConfig
+from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
-from starpo.learning.memory import MemoryEstimate, estimate_memory
+from starpo.learning.memory import MemoryEstimate, _activations, estimate_memory
 from starpo.learning.model_shape import ModelShape
 from starpo.parameters import merge
 from starpo.preflight import _check_memory
@@ -144,6 +145,23 @@ def test_the_paper_s_sizes_fit_where_their_configuration_says(
     size: str, env: str, gib: float, fits: bool
 ) -> None:
     assert estimate(size, env, gib=gib).fits is fits
+
+
+@pytest.mark.parametrize(
+    ("turns", "tokens", "checkpointed", "kept"),
+    [(None, 15000, 4.7, 60.1), (4, 8300, 3.0, 33.7), (3, 6700, 2.6, 27.4), (2, 5000, 2.2, 20.7)],
+)
+def test_activations_follow_the_length_of_the_window(
+    turns: int | None, tokens: int, checkpointed: float, kept: float
+) -> None:
+    """The table in docs/webshop.md."""
+    window = {"context_turns": turns, "max_tokens_per_trajectory": tokens}
+    shape = ModelShape.of(qwen("3B"))
+    for checkpointing, expected in ((True, checkpointed), (False, kept)):
+        learner = {"micro_batch_tokens": 1, "gradient_checkpointing": checkpointing}
+        needed = _activations(shape, parameters("paper_webshop", agent=window, learner=learner)) / GIB
+        assert needed == pytest.approx(expected, abs=0.05), "a chain is never divided, whatever the budget"
+    assert estimate("3B", "paper_webshop", agent=window, learner={"micro_batch_tokens": tokens}).fits
 
 
 def test_a_7b_model_fits_two_gpus_with_stage_3() -> None:

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from builders import LAKE, agent
 
-from starpo.config import EnvironmentConfig, EvaluationConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.evaluation import EvaluationConfig
 from starpo.data.invariants import check_table
 from starpo.data.label_table import labels_to_table
 from starpo.data.schemas import LABELS, TURNS

@@ -10,7 +10,10 @@ import pyarrow.compute as pc
 import pytest
 from builders import LAKE, agent, engine_config
 
-from starpo.config import FilterConfig, GatesConfig, RewardConfig, RolloutConfig, RunConfig
+from starpo.config.gates import GatesConfig
+from starpo.config.reward import FilterConfig, RewardConfig
+from starpo.config.rollout import RolloutConfig
+from starpo.config.run import RunConfig
 from starpo.data.scoring import mark_kept, score_rollouts
 from starpo.learning.policy import Policy
 from starpo.pipelines.rollout.nodes import generate_rollouts

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from written import BOARD, HOSTILE, SUITE, write_run
 
-from starpo.config import MonitorConfig, ReportConfig
+from starpo.config.monitor import MonitorConfig
+from starpo.config.report import ReportConfig
 from starpo.reporting.content import gather
 from starpo.reporting.families import families_of
 from starpo.reporting.side_by_side import side_by_side

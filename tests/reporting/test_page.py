@@ -14,7 +14,7 @@ import pytest
 from test_content import MONITOR
 from written import HOSTILE, write_run
 
-from starpo.config import ReportConfig
+from starpo.config.report import ReportConfig
 from starpo.errors import UserError
 from starpo.reporting.content import gather
 from starpo.reporting.page import render

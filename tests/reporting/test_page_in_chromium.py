@@ -13,7 +13,7 @@ from chromium import Tab, chromium
 from test_content import MONITOR
 from written import HOSTILE, write_run
 
-from starpo.config import ReportConfig
+from starpo.config.report import ReportConfig
 from starpo.learning.policy import Policy
 from starpo.reporting.content import gather
 from starpo.reporting.page import render

@@ -7,7 +7,8 @@ from projects import TRAINED, Project
 from pydantic import ValidationError
 from written import write_run
 
-from starpo.config import EXTENDABLE, ReportConfig
+from starpo.config.identity import EXTENDABLE
+from starpo.config.report import ReportConfig
 from starpo.runs import check_same
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from builders import turn_row, turns_table
 
-from starpo.config import FilterConfig
+from starpo.config.reward import FilterConfig
 from starpo.data.schemas import SCHEMA_VERSION, TURNS, UPDATES
 from starpo.data.scoring import mark_kept, score_turns
 from starpo.evaluation.compare import compare

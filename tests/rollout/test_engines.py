@@ -51,7 +51,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 def chains(tiny_policy: Policy, transformers: TransformersEngine) -> list[list[int]]:
     """Real chains of several turns."""
     trajectories = play(transformers, plan(groups=4), agent(), template_of(tiny_policy))
-    return [trajectory.token_ids() for trajectory in trajectories]
+    return [trajectory.chains()[0].token_ids for trajectory in trajectories]
 
 
 def reference(policy: Policy) -> TransformersEngine:
@@ -115,7 +115,7 @@ def test_sampled_log_probs_are_those_of_the_reference_on_the_same_chain(
     tiny_policy: Policy, vllm: VLLMEngine, transformers: TransformersEngine
 ) -> None:
     trajectories = play(vllm, plan(groups=6, group_size=4), agent(), template_of(tiny_policy))
-    scores = transformers.score([trajectory.token_ids() for trajectory in trajectories])
+    scores = transformers.score([trajectory.chains()[0].token_ids for trajectory in trajectories])
     turns = 0
     for trajectory, row in zip(trajectories, scores, strict=True):
         at = 0

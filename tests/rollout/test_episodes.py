@@ -17,7 +17,7 @@ from builders import ScriptedEngine, agent, engine_config, plan, template_of
 
 from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
-from starpo.config import FilterConfig
+from starpo.config.reward import FilterConfig
 from starpo.data.scoring import mark_kept, score_turns
 from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.contract import ContractError
@@ -83,7 +83,7 @@ def test_no_chain_is_longer_than_its_token_limit(template: ChatTemplate, limit: 
     ((trajectory,), engine) = counting(
         template, WAIT, max_turns=99, max_actions=99, max_tokens_per_turn=50, max_tokens_per_trajectory=limit
     )
-    assert len(trajectory.token_ids()) <= limit
+    assert len(trajectory.chains()[0].token_ids) <= limit
     assert all(
         len(prompt) + sampling.max_tokens <= limit
         for prompt, sampling in zip(engine.prompts, engine.samplings, strict=True)
@@ -187,7 +187,7 @@ def test_a_prefilled_thought_is_context_and_still_parsed(template: ChatTemplate)
     for turn in trajectory.turns:
         assert turn.context_ids[-len(prefill) :] == prefill
         assert turn.format_valid
-    assert trajectory.token_ids() == [*engine.prompts[-1], *trajectory.turns[-1].response_ids]
+    assert trajectory.chains()[0].token_ids == [*engine.prompts[-1], *trajectory.turns[-1].response_ids]
 
 
 PLAY = """

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.agent.template import ChatTemplate
-from starpo.config import EnvironmentConfig, FilterConfig, MixtureMember, WarmStartStage
+from starpo.config.base_policy import WarmStartStage
+from starpo.config.environment import EnvironmentConfig, MixtureMember
+from starpo.config.reward import FilterConfig
 from starpo.data.quarantine import return_ranges
 from starpo.data.scoring import mark_kept, score_turns
 from starpo.data.trajectory_table import trajectories_to_table

@@ -17,7 +17,8 @@ from test_episodes import ADD, WAIT, parquet_digest
 
 from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
-from starpo.config import EnvironmentConfig, FilterConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.reward import FilterConfig
 from starpo.data.scoring import mark_kept, score_turns
 from starpo.data.trajectory_table import trajectories_to_table, without_turns
 from starpo.environments.contract import ContractError
@@ -263,7 +264,7 @@ def test_closing_leaves_no_process(template: ChatTemplate) -> None:
 PARENT = """
 import sys, time
 sys.path[:0] = {paths!r}
-from starpo.config import EnvironmentConfig
+from starpo.config.environment import EnvironmentConfig
 from starpo.environments.registry import recipe
 from starpo.rollout.stage import Act, Open, Reading, Task
 from starpo.rollout.workers import WorkerPool

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from starpo.config import EngineConfig
+from starpo.config.rollout import EngineConfig
 from starpo.rollout import vllm_engine
 from starpo.rollout.sync import SyncError, largest_difference, prove_sync
 from starpo.rollout.transformers_engine import TransformersEngine

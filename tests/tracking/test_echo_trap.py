@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from starpo.config import MonitorConfig
+from starpo.config.monitor import MonitorConfig
 from starpo.tracking.echo_trap import (
     HACKING,
     MonitorState,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import shutil
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 import yaml
 from builders import PROJECT
 
-from starpo.data.schemas import SCHEMA_VERSION, TURNS
+from starpo.data.schemas import SCHEMA_VERSION, TURNS, WINDOWED_TURNS
 from starpo.errors import UserError
 from starpo.runs import new_record
 from starpo.tracking.lineage import dvc_digest
@@ -114,6 +116,55 @@ def test_a_share_of_an_evaluation_becomes_traces_with_a_span_per_turn(root, mirr
     assert turns[0].attributes["sampled_tokens"] == 2 and turns[0].attributes["log_prob"] == -0.75
     lengths = [(span.end_time_ns - span.start_time_ns) / 1e9 for span in turns]
     assert lengths == pytest.approx([0.5, 0.25], abs=1e-6)
+
+
+def test_a_shopping_trace_shows_page_possible_actions_and_click_and_where_the_prompt_is_a_window(
+    root, mirror, tmp_path
+) -> None:
+    import mlflow
+
+    told = {
+        "page": "results",
+        "actions": ["click[next >]", "click[b01]"],
+        "success": False,
+        "effective": True,
+    }
+    rows = [
+        turn(0, number, stop="turn_limit")
+        | {"environment": "shop", "executed": ["click[b01]"], "chain_start": number == 2, "schema_version": 2}
+        | {"info": json.dumps(told if number == 0 else {})}
+        for number in range(3)
+    ]
+    file = tmp_path / "step_0003.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=WINDOWED_TURNS), file)
+    assert mirror.log_traces("shopping", 3, file, {}) == 1
+    mlflow.flush_trace_async_logging()
+    experiment = client(root).get_run(mirror.run_id).info.experiment_id
+    (trace,) = client(root).search_traces(
+        locations=[experiment], filter_string="tags.`starpo.environment` = 'shop'"
+    )
+    first, second, third = (span for span in trace.data.spans if span.parent_id is not None)
+    seen = {"page": "results", "actions": ["click[next >]", "click[b01]"]}
+    assert first.inputs == {"observation": "state 0"}
+    assert first.outputs["executed actions"] == ["click[b01]"]
+    assert first.outputs["info"] == second.inputs["info before"] == third.inputs["info before"] == seen
+    assert "info" not in second.outputs
+    assert [span.attributes.get("chain_start") for span in (first, second, third)] == [None, None, True]
+
+
+def test_traces_of_runs_with_equal_seeds_do_not_replace_each_other(root, mirror, tmp_path) -> None:
+    import mlflow
+
+    for step in (1, 2):
+        random.seed(0)
+        assert mirror.log_traces("seeded", step, table(tmp_path / f"step_{step}.parquet"), {}) == 2
+    mlflow.flush_trace_async_logging()
+    experiment = client(root).get_run(mirror.run_id).info.experiment_id
+    sessions = [
+        trace.info.trace_metadata["mlflow.trace.session"]
+        for trace in client(root).search_traces(locations=[experiment])
+    ]
+    assert [sessions.count(f"lake/seeded/step_{step:04d}") for step in (1, 2)] == [2, 2]
 
 
 @pytest.mark.parametrize(("share", "groups"), [(0.0, []), (0.01, [0]), (0.5, [0, 2]), (1.0, [0, 1, 2, 3])])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starpo.config import AgentConfig
+from starpo.config.agent import AgentConfig
 
 
 def system_message(rules: str, agent: AgentConfig) -> str:

@@ -25,7 +25,8 @@ class Turn:
     observation: str
     """State text before the turn."""
     context_ids: tuple[int, ...]
-    """Token ids added before this turn (system, environment, template); never trained."""
+    """Token ids added before this turn (system, environment, template), or at a ``chain_start`` the whole prompt;
+    never trained."""
     response_ids: tuple[int, ...]
     """Token ids exactly as sampled, the turn end included where it was sampled."""
     response_logprobs: tuple[float, ...]
@@ -58,6 +59,8 @@ class Turn:
     """Executed actions that changed something."""
     info: dict[str, Any] = field(default_factory=dict)
     """The environment's last info."""
+    chain_start: bool = False
+    """The prompt is ``context_ids`` alone, a window on the last turns; else they go on where the turn before ended."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,16 @@ class Address:
     """Index within the group."""
 
 
+@dataclass(frozen=True)
+class Chain:
+    """Tokens that see each other under causal attention: a whole trajectory, or a window of it."""
+
+    token_ids: list[int]
+    """Context and sampled ids in order."""
+    sampled: list[bool]
+    """Which of them the policy sampled here; the turns that a window repeats are context."""
+
+
 @dataclass
 class Trajectory:
     """A whole episode as a chain of segments: context, sampled, context, sampled …"""
@@ -96,6 +109,12 @@ class Trajectory:
     seconds: list[float] = field(default_factory=list, compare=False)
     """Wall-clock time of each turn, from its request to its environment's answer; in no table, since clocks differ."""
 
-    def token_ids(self) -> list[int]:
-        """The chain: all context and sampled ids in order."""
-        return [token for turn in self.turns for token in (*turn.context_ids, *turn.response_ids)]
+    def chains(self) -> list[Chain]:
+        """Its token chains in order: one, and one more for each turn at which the window moved."""
+        chains: list[Chain] = []
+        for turn in self.turns:
+            if turn.chain_start or not chains:
+                chains.append(Chain([], []))
+            chains[-1].token_ids.extend((*turn.context_ids, *turn.response_ids))
+            chains[-1].sampled.extend([False] * len(turn.context_ids) + [True] * len(turn.response_ids))
+        return chains

@@ -92,20 +92,25 @@ class ChatTemplate:
         backend.encode_special_tokens = True
         return list(backend.encode(text, add_special_tokens=False).ids)
 
+    def system(self, text: str) -> list[int]:
+        """Ids of the system message and what stands between it and the first user message."""
+        return [*self.before_system, *self.content(text), *self.system_to_user]
+
+    def user(self, text: str) -> list[int]:
+        """Ids of a user message and the header of the reply to it."""
+        return [*self.content(text), *self.user_to_reply]
+
+    def after_reply(self, *, turn_end_sampled: bool) -> tuple[int, ...]:
+        """Ids between a reply and the next user message; a turn end that the policy sampled is not repeated."""
+        return self.reply_to_user[1:] if turn_end_sampled else self.reply_to_user
+
     def opening(self, system: str, user: str) -> list[int]:
         """Ids of the first context: system message, first user message, reply header."""
-        return [
-            *self.before_system,
-            *self.content(system),
-            *self.system_to_user,
-            *self.content(user),
-            *self.user_to_reply,
-        ]
+        return [*self.system(system), *self.user(user)]
 
     def following(self, user: str, *, turn_end_sampled: bool) -> list[int]:
-        """Ids of a later context, after a reply; a turn end that the policy sampled is not repeated."""
-        glue = self.reply_to_user[1:] if turn_end_sampled else self.reply_to_user
-        return [*glue, *self.content(user), *self.user_to_reply]
+        """Ids of a later context, after a reply."""
+        return [*self.after_reply(turn_end_sampled=turn_end_sampled), *self.user(user)]
 
     def text(self, ids: list[int]) -> str:
         """Text of sampled ids, for parsing and display only; turn ends are left out."""

@@ -102,6 +102,7 @@ def aggregate(
     *,
     total_tokens: float | Tensor | None = None,
     total_sequences: float | Tensor | None = None,
+    lengths: Tensor | None = None,
     length_norm: float | None = None,
 ) -> Tensor:
     """Reduce a per-token loss to a scalar.
@@ -123,6 +124,7 @@ def aggregate(
         mask: bool [B, T].
         total_tokens: sampled tokens in the whole step; by default those of this call.
         total_sequences: rows with a sampled token in the whole step; by default those of this call.
+        lengths: [B], the row lengths n_i, where rows are parts of longer ones; by default those of this call.
         length_norm: tokens; only for ``seq-mean-token-sum-norm``, by default T.
 
     Returns:
@@ -137,14 +139,14 @@ def aggregate(
     """
     if mode not in get_args(AggregationMode):
         raise ValueError(f"unknown aggregation mode {mode!r}; known: {', '.join(get_args(AggregationMode))}")
-    lengths = mask.sum(dim=-1)
+    here = mask.sum(dim=-1)
     sums = masked_sum(loss, mask, dim=-1)
     if mode == "seq-mean-token-mean":
-        sums = sums / lengths.clamp(min=1)
+        sums = sums / (here if lengths is None else lengths).clamp(min=1)
     per_token = mode == "token-mean"
     total = total_tokens if per_token else total_sequences
     if total is None:
-        total = lengths.sum() if per_token else (lengths > 0).sum()
+        total = here.sum() if per_token else (here > 0).sum()
         total = total.clamp(min=1)
     elif float(total) <= 0:
         if bool(mask.any()):

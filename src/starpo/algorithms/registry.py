@@ -27,6 +27,9 @@ POLICY_LOSSES: Mapping[str, Callable[..., policy_loss.PolicyLoss]] = {
 }
 """Policy losses: ``f(logp, old_logp, advantages, mask, **parameters) -> PolicyLoss``."""
 
+PER_TOKEN = frozenset({"ppo"})
+"""Policy losses of a token that depend on that token alone, so that a trajectory may come in several parts."""
+
 
 def advantage_estimator(name: str, **parameters: Any) -> estimators.Estimator:
     """An advantage estimator with its parameters fixed: ``f(batch) -> Advantages``.

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,16 @@ from kedro.io import AbstractDataset
 from starpo.data.invariants import check_schema, check_table
 from starpo.data.reading import read_object, read_table
 from starpo.data.rejected import keep_rejected, rejected_path, rejection
-from starpo.data.schemas import TABLES
+from starpo.data.schemas import TABLES, schema_of
 from starpo.errors import UserError
 from starpo.learning.policy import MANIFEST, Policy, PolicyState
+
+
+def _peeked(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, Iterable[pa.RecordBatch]]:
+    """The first of a stream, None of an empty one, and the whole stream."""
+    stream = iter(batches)
+    first = next(stream, None)
+    return first, stream if first is None else chain([first], stream)
 
 
 def _temporary(path: Path) -> Path:
@@ -43,13 +51,16 @@ class TableDataset(AbstractDataset[Any, pa.Table]):
         return read_table(self._path, self._table)
 
     def save(self, data: pa.Table | Iterable[pa.RecordBatch]) -> None:
-        schema = TABLES[self._table]
         if isinstance(data, pa.Table) and (problem := check_schema(data.schema, self._table)):
             keep_rejected(self._path, data)
             raise rejection(self._path, problem)
         if isinstance(data, pa.Table):
-            schema = schema.with_metadata(data.schema.metadata)  # it names trajectories without a row
-        batches = data.to_batches() if isinstance(data, pa.Table) else data
+            # Its metadata names trajectories without a row.
+            schema = schema_of(self._table, data.schema.names).with_metadata(data.schema.metadata)
+            batches: Iterable[pa.RecordBatch] = data.to_batches()
+        else:
+            first, batches = _peeked(data)
+            schema = schema_of(self._table, () if first is None else first.schema.names)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _temporary(self._path)
         try:

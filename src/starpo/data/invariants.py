@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.config import QuarantineConfig
+from starpo.config.gates import QuarantineConfig
 from starpo.data.quarantine import FAULTS, describe, turn_faults
-from starpo.data.schemas import TABLES
+from starpo.data.schemas import schema_of
 
 _TURN_KEY = ("iteration", "stream", "group", "member", "turn")
 _TRAJECTORY_KEY = ("iteration", "stream", "group", "member")
@@ -24,7 +24,7 @@ _TRAJECTORY_KEY = ("iteration", "stream", "group", "member")
 
 def check_schema(schema: pa.Schema, kind: str) -> str | None:
     """How ``schema`` differs from that of the table kind (a missing, odd or mistyped column), or None."""
-    expected = TABLES[kind]
+    expected = schema_of(kind, schema.names)
     for name in expected.names:
         if name not in schema.names:
             return f"the column {name!r} is missing"
@@ -92,6 +92,12 @@ def _check_turns(table: pa.Table) -> str | None:
     expected = np.where(goes_on, np.r_[0, turn[:-1] + 1], 0)
     if (turn != expected).any():
         return f"turns of a trajectory are not 0, 1, 2, … in this order ({_first(turn != expected)})"
+    if "chain_start" in table.column_names:
+        if nulls := table["chain_start"].null_count:
+            return f"chain_start is null in {nulls} rows"
+        early = table["chain_start"].to_numpy() & (turn == 0)
+        if early.any():
+            return f"chain_start is true in a first turn, before which there is no chain ({_first(early)})"
     if table["split"][0].as_py() != "train" and (faults := turn_faults(table, QuarantineConfig())):
         total = int((~goes_on).sum())
         meaning = FAULTS[next(iter(faults.values()))]

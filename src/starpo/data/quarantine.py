@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from starpo.config import EnvironmentConfig, QuarantineConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.gates import QuarantineConfig
 from starpo.environments.registry import make
 
 Key = tuple[int, int]

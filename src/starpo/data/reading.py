@@ -9,16 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from starpo.data.schemas import SCHEMA_VERSION, TABLES
+from starpo.data.schemas import SCHEMA_VERSION, WINDOWED_TURNS, WINDOWED_VERSION, schema_of
 from starpo.errors import UserError
 
 
 def read_table(path: Path, kind: str) -> pa.Table:
     """A Parquet table of ours, checked for version and columns.
 
+    Turns have the column ``chain_start`` always: a table that was written without windows gets one of False.
+
     Args:
         path: the file.
-        kind: key of ``TABLES``: turns, scored or updates.
+        kind: key of ``TABLES``: turns, scored, updates or labels.
 
     Raises:
         UserError: the file is missing or corrupt, of an unknown schema version or of another table.
@@ -37,14 +39,24 @@ def read_table(path: Path, kind: str) -> pa.Table:
         if "schema_version" in table.column_names
         else {None}
     )
-    if unknown := versions - {SCHEMA_VERSION}:
+    known = (SCHEMA_VERSION, WINDOWED_VERSION) if kind == "turns" else (SCHEMA_VERSION,)
+    if unknown := versions.difference(known):
         raise UserError(
             f"{path}: schema_version {unknown.pop()!r} is unknown; this version of starpo reads "
-            f"{SCHEMA_VERSION}. Open the run with the version that wrote it."
+            f"{' and '.join(map(str, known))}. Open the run with the version that wrote it."
         )
-    if odd := set(table.column_names) ^ set(TABLES[kind].names):
+    expected = WINDOWED_TURNS if WINDOWED_VERSION in versions else schema_of(kind, table.column_names)
+    if odd := set(table.column_names) ^ set(expected.names):
         raise UserError(f"{path} is not a table of {kind}: column {min(odd)!r} is missing or too much")
-    return table
+    return _with_chain_starts(table) if kind == "turns" else table
+
+
+def _with_chain_starts(turns: pa.Table) -> pa.Table:
+    if "chain_start" in turns.column_names:
+        return turns
+    field = WINDOWED_TURNS.field("chain_start")
+    starts = pa.array([False] * turns.num_rows, field.type)
+    return turns.add_column(WINDOWED_TURNS.get_field_index("chain_start"), field, starts)
 
 
 def read_json(path: Path) -> Any:

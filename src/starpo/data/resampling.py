@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.config import ResampleConfig
+from starpo.config.reward import ResampleConfig
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,15 @@ clock time and no external id enters a table.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
-"""Raised with every change of a column."""
+"""Of every table but the turns of an agent with a window."""
+
+WINDOWED_VERSION = 2
+"""Of tables of turns with the column ``chain_start``, which are written where ``agent.context_turns`` is set."""
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 
@@ -55,6 +60,9 @@ TURNS = pa.schema(
         ("schema_version", pa.int16()),
     ]
 )
+
+#: The same where prompts may be windows: at a ``chain_start`` ``context_ids`` are the whole prompt.
+WINDOWED_TURNS = TURNS.insert(TURNS.get_field_index("response"), pa.field("chain_start", pa.bool_()))
 
 #: One row per trajectory.
 SCORED = pa.schema(
@@ -105,3 +113,13 @@ LABELS = pa.schema(
 )
 
 TABLES: dict[str, pa.Schema] = {"turns": TURNS, "scored": SCORED, "updates": UPDATES, "labels": LABELS}
+
+
+def turns_schema(*, windowed: bool) -> pa.Schema:
+    """The schema of the turns of an agent with or without ``context_turns``."""
+    return WINDOWED_TURNS if windowed else TURNS
+
+
+def schema_of(kind: str, columns: Collection[str]) -> pa.Schema:
+    """The schema that a table of ``kind`` must have which holds ``columns``."""
+    return turns_schema(windowed="chain_start" in columns) if kind == "turns" else TABLES[kind]

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from starpo.algorithms.filters import FilterResult, select_groups
-from starpo.config import EnvironmentConfig, FilterConfig, GatesConfig, QuarantineConfig, RewardConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.gates import GatesConfig, QuarantineConfig
+from starpo.config.reward import FilterConfig, RewardConfig
 from starpo.data.quarantine import Range, return_ranges, score_fault, turn_faults
 from starpo.data.schemas import SCHEMA_VERSION, SCORED
 from starpo.rewards.terms import Term, Turns

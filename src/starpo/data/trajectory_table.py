@@ -10,22 +10,35 @@ from typing import Any
 import pyarrow as pa
 
 from starpo.agent.records import Trajectory
-from starpo.data.schemas import SCHEMA_VERSION, TURNS
+from starpo.data.schemas import SCHEMA_VERSION, WINDOWED_VERSION, turns_schema
 
 
 def trajectories_to_table(
-    trajectories: Iterable[Trajectory], *, policy_step: int, temperature: float, top_p: float
+    trajectories: Iterable[Trajectory],
+    *,
+    policy_step: int,
+    temperature: float,
+    top_p: float,
+    windowed: bool = False,
 ) -> pa.Table:
-    """One row per turn, in the order given.
+    """One row per turn, in the order given; with the column ``chain_start`` if ``windowed``.
 
     A trajectory without a turn (its first prompt was too long, or ``reset`` failed) has no row; it is named in the
     table's metadata, which the file keeps, see :func:`without_turns`.
+
+    Raises:
+        ValueError: the table is to be without windows, and a trajectory has one.
     """
     trajectories = list(trajectories)
-    columns: dict[str, list[object]] = {name: [] for name in TURNS.names}
+    schema = turns_schema(windowed=windowed)
+    columns: dict[str, list[object]] = {name: [] for name in schema.names}
     for trajectory in trajectories:
         address = trajectory.address
         for number, turn in enumerate(trajectory.turns):
+            if turn.chain_start and not windowed:
+                raise ValueError(
+                    f"{address}: turn {number} starts a chain, which the table must say (windowed)"
+                )
             row = {
                 "iteration": address.iteration,
                 "policy_step": policy_step,
@@ -59,11 +72,13 @@ def trajectories_to_table(
                 "trajectory_stop": trajectory.stop_reason.value if trajectory.stop_reason else None,
                 "error": trajectory.error,
                 "info": json.dumps(turn.info, sort_keys=True, default=str),
-                "schema_version": SCHEMA_VERSION,
+                "schema_version": WINDOWED_VERSION if windowed else SCHEMA_VERSION,
             }
+            if windowed:
+                row["chain_start"] = turn.chain_start
             for name, value in row.items():
                 columns[name].append(value)
-    table = pa.table([pa.array(columns[field.name], type=field.type) for field in TURNS], schema=TURNS)
+    table = pa.table([pa.array(columns[field.name], type=field.type) for field in schema], schema=schema)
     missing = [_missing(trajectory) for trajectory in trajectories if not trajectory.turns]
     return table.replace_schema_metadata({_WITHOUT_TURNS: json.dumps(missing)}) if missing else table
 

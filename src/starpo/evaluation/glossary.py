@@ -26,6 +26,10 @@ METRICS: dict[str, str] = {
         "Mean over trajectories of the sum of the environment's rewards, without format penalty or other "
         "terms; interval: t, clustered by prompt."
     ),
+    "score": (
+        "Mean over trajectories of the environment's own score, such as WebShop's between 0 and 1, of which only 1 "
+        "is a success; 0 where nothing was bought; interval: t, clustered by prompt. Absent where there is none."
+    ),
     "group_return_variance": "Mean over prompts with n >= 2 samples of their returns' variance (n - 1).",
     "group_return_std": "Mean over prompts with n >= 2 samples of their returns' standard deviation (n - 1).",
     "group_zero_spread": "Share of prompts with n >= 2 samples whose returns are all equal.",
@@ -37,7 +41,7 @@ METRICS: dict[str, str] = {
     "effective": "Executed actions that changed something / executed actions.",
     "response_length": "Mean number of sampled tokens per turn.",
     "response_tokens": "Sampled tokens in all.",
-    "tokens": "Context and sampled tokens in all.",
+    "tokens": "Context and sampled tokens in all; with agent.context_turns what a window repeats counts again.",
     "format_valid": "Share of turns whose response the parser accepted.",
     "cut_off": "Share of turns that ended at the token limit instead of by the policy.",
     "token_nll": (

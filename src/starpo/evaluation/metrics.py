@@ -13,6 +13,7 @@ from starpo.agent.records import StopReason
 from starpo.errors import UserError
 from starpo.evaluation.glossary import METRICS
 from starpo.evaluation.intervals import Interval, mean_interval, pass_at_k, proportion_interval
+from starpo.evaluation.scores import raw_scores
 from starpo.evaluation.trajectories import Trajectories, read_trajectories
 
 __all__ = ["METRICS", "PAPER_PROMPTS", "summarise", "with_bounds"]
@@ -48,6 +49,7 @@ def summarise(turns: pa.Table) -> dict[str, float | int]:
         **_head_success(t, head),
         **_pass_at_ks(t),
         **with_bounds("return", mean_interval(t.returns, t.group)),
+        **_raw_score(t),
         **_group_spread(t),
         **_actions(t),
         **_tokens(t),
@@ -82,6 +84,14 @@ def _pass_at_ks(t: Trajectories) -> dict[str, float]:
     for k in (2**power for power in range(1, samples.bit_length())):
         values |= with_bounds(f"pass_at_{k}", pass_at_k(t.success, t.group, k))
     return values
+
+
+def _raw_score(t: Trajectories) -> dict[str, float]:
+    scores = raw_scores(t.turns)
+    if not scores:
+        return {}
+    groups = np.array([group for group, _ in scores])
+    return with_bounds("score", mean_interval(np.array(list(scores.values())), groups))
 
 
 def _group_spread(t: Trajectories) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from starpo.config import LearnerConfig, OptimizerConfig
+from starpo.config.learner import LearnerConfig, OptimizerConfig
 from starpo.errors import UserError
 
 MOMENTS = ("exp_avg", "exp_avg_sq")

@@ -13,7 +13,9 @@ import numpy as np
 
 from starpo.agent.records import Trajectory
 from starpo.agent.template import ChatTemplate
-from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig, MixtureMember, WarmStartStage
+from starpo.config.agent import AgentConfig
+from starpo.config.base_policy import BasePolicyConfig, WarmStartStage
+from starpo.config.environment import EnvironmentConfig, MixtureMember
 from starpo.environments.base import TextEnvironment
 from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver, optimal_actions

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from starpo.config import AlgorithmConfig, LearnerConfig
+from starpo.config.algorithm import AlgorithmConfig
+from starpo.config.learner import LearnerConfig
 from starpo.learning.learner import Learner
 from starpo.learning.policy import Policy
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from starpo.algorithms.kl import adapt_coefficient, subtract_kl, token_kl
 from starpo.algorithms.masking import aggregate
-from starpo.config import AlgorithmConfig
+from starpo.config.algorithm import AlgorithmConfig
 
 
 class KLPenalty:

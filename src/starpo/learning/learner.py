@@ -18,10 +18,11 @@ from torch import Tensor
 from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.kl import token_kl
 from starpo.algorithms.masking import aggregate, masked_mean
-from starpo.algorithms.registry import advantage_estimator, policy_loss_function
+from starpo.algorithms.registry import PER_TOKEN, advantage_estimator, policy_loss_function
 from starpo.algorithms.value_loss import value_loss
-from starpo.config import AlgorithmConfig, LearnerConfig
-from starpo.learning.batching import Sequences, micro_batches, mini_batches
+from starpo.config.algorithm import AlgorithmConfig
+from starpo.config.learner import LearnerConfig
+from starpo.learning.batching import Piece, Sequences, chain_rows, mini_batches, pieces
 from starpo.learning.deepspeed_engine import learner_device
 from starpo.learning.kl_penalty import KLPenalty
 from starpo.learning.loading import Networks
@@ -199,17 +200,20 @@ class Learner:
         total_tokens, total_rows = _totals(batch.mask, parts)
         logps = torch.zeros_like(batch.old_logp)
         kl_sum = torch.zeros((), device=self._device)
+        lengths = batch.mask.sum(1)
         for part in parts:
             meter.count_work(part.tree)
             mask, advantage = self._move(part, batch.mask, advantages)
+            tokens = lengths[part.rows].to(self._device)
             logp, entropy = self._actor(part.tree, mask, self._temperature)
             old = logp.detach() if old_logp is None else next(self._move(part, old_logp))
 
-            def mean(loss: Tensor, mask: Tensor = mask) -> Tensor:
+            def mean(loss: Tensor, mask: Tensor = mask, tokens: Tensor = tokens) -> Tensor:
                 return aggregate(
                     loss,
                     mask,
                     algorithm.aggregation,
+                    lengths=tokens,
                     total_tokens=total_tokens,
                     total_sequences=total_rows,
                     length_norm=algorithm.length_norm,
@@ -233,7 +237,7 @@ class Learner:
                 meter.add("clip_high_share", surrogate.clipped_high.sum() / total_tokens)
                 meter.add("clip_low_share", surrogate.clipped_low.sum() / total_tokens)
                 meter.add("approx_kl", kl)
-                logps[part.rows, : part.width] = logp.detach().cpu()
+                logps[part.rows, part.columns] = logp.detach().cpu()
         norm, rate = self._actor.step()
         meter.add("gradient_norm", norm)
         meter.add("learning_rate", rate)
@@ -276,26 +280,24 @@ class Learner:
         result = torch.zeros_like(batch.old_logp)
         for part in self._micro_batches(batch, np.arange(len(batch.keys)) if rows is None else rows):
             (mask,) = self._move(part, batch.mask)
-            result[part.rows, : part.width] = function(part.tree, mask).float().cpu()
+            result[part.rows, part.columns] = function(part.tree, mask).float().cpu()
         return result
 
     def _micro_batches(self, batch: Sequences, rows: np.ndarray) -> list[_MicroBatch]:
-        micro = []
-        for part in micro_batches(rows, batch.lengths, self._config.micro_batch_tokens):
-            width = int(batch.lengths[part].max())
-            tree = prefix_tree(batch.token_ids[part, :width], batch.mask[part, :width])
-            micro.append(_MicroBatch(part, width, tree.to(self._device)))
-        return micro
+        budget, divide = self._config.micro_batch_tokens, self._algorithm.policy_loss in PER_TOKEN
+        return [
+            _MicroBatch(piece.rows, piece.columns, prefix_tree(*chain_rows(batch, piece)).to(self._device))
+            for piece in pieces(batch, rows, budget, divide=divide)
+        ]
 
     def _move(self, part: _MicroBatch, *tensors: Tensor) -> Iterator[Tensor]:
-        return (tensor[part.rows, : part.width].to(self._device) for tensor in tensors)
+        return (tensor[part.rows, part.columns].to(self._device) for tensor in tensors)
 
 
 @dataclass(frozen=True)
-class _MicroBatch:
-    rows: np.ndarray
-    width: int
+class _MicroBatch(Piece):
     tree: PrefixTree
+    """Of the chains in it."""
 
 
 @dataclass(frozen=True)
@@ -306,5 +308,5 @@ class _ActorStep:
 
 def _totals(mask: Tensor, parts: list[_MicroBatch]) -> tuple[int, int]:
     """Sampled tokens and trajectories of an optimizer step."""
-    mask = mask[np.concatenate([part.rows for part in parts])]
+    mask = mask[np.unique(np.concatenate([part.rows for part in parts]))]
     return max(1, int(mask.sum())), max(1, int(mask.any(1).sum()))

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from starpo.algorithms.registry import estimator_needs
-from starpo.config import AlgorithmConfig, LearnerConfig
+from starpo.config.algorithm import AlgorithmConfig
+from starpo.config.learner import LearnerConfig
 from starpo.learning import lora
 from starpo.learning.deepspeed_engine import TrainedModule, learner_device
 from starpo.learning.models import Actor, Critic

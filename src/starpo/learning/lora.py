@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from starpo.config import LoraConfig
+from starpo.config.learner import LoraConfig
 from starpo.errors import UserError
 from starpo.learning.policy import BASE, MANIFEST, MODEL, Policy
 from starpo.seeds import Purpose, SeedKey

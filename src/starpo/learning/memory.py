@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from starpo.algorithms.registry import estimator_needs
-from starpo.config import Parameters
+from starpo.config.parameters import Parameters
 from starpo.learning.model_shape import ModelShape
 from starpo.learning.models import MAX_LOGITS
 
@@ -171,7 +171,9 @@ def _trained(
 def _activations(shape: ModelShape, parameters: Parameters) -> float:
     """Of one micro-batch of the largest size, actor or critic, with the logits of its sampled tokens."""
     learner = parameters.learner
-    tokens, width = learner.micro_batch_tokens, BYTES[learner.dtype]
+    # A chain is never divided.
+    tokens = max(learner.micro_batch_tokens, parameters.agent.max_tokens_per_trajectory)
+    width = BYTES[learner.dtype]
     layer = ACTIVATIONS * width * sum(sum(sizes) for sizes in shape.linear.values()) / shape.layers
     kept = shape.hidden * width if learner.gradient_checkpointing else layer
     logits = min(tokens * shape.vocabulary, MAX_LOGITS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from starpo.config import LoraConfig
+from starpo.config.learner import LoraConfig
 
 
 @dataclass(frozen=True)

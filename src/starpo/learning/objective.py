@@ -12,7 +12,8 @@ from torch import Tensor
 
 from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.registry import advantage_estimator, estimator_needs, policy_loss_function
-from starpo.config import AlgorithmConfig, Parameters
+from starpo.config.algorithm import AlgorithmConfig
+from starpo.config.parameters import Parameters
 from starpo.errors import UserError
 from starpo.rewards.terms import Turns
 from starpo.rewards.total import bind_terms, score

@@ -8,7 +8,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from starpo.algorithms.registry import estimator_needs
-from starpo.config import Parameters
+from starpo.config.parameters import Parameters
 from starpo.learning.policy import MANIFEST, MODEL, PARTS, STATE_FILES, Policy
 
 #: Bytes per sampled or context token in the Parquet tables of an iteration, as measured with zstd.
@@ -48,7 +48,10 @@ def expected_bytes(first: Path, parameters: Parameters) -> int:
     played = {*evaluation.periodic, *evaluation.final}
     prompts = sum(evaluation.suites[name].prompts for name in played)
     evaluations = len(evaluated_iterations(parameters)) * prompts * evaluation.samples
-    tokens = (trajectories + evaluations) * parameters.agent.max_tokens_per_trajectory
+    agent = parameters.agent
+    # Every turn behind the first window of turns is stored with a window of its own.
+    chains = 1 if agent.context_turns is None else max(1, agent.max_turns - agent.context_turns)
+    tokens = (trajectories + evaluations) * chains * agent.max_tokens_per_trajectory
     return kept + tokens * BYTES_PER_TOKEN
 
 

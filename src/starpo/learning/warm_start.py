@@ -1,7 +1,8 @@
-"""The embedded base policy: a small Llama with its own tokenizer, built and warm-started here.
+"""Warm starts: the embedded base policy, a small Llama with its own tokenizer built here, or a pretrained model.
 
-No download: weights are drawn from a seed and fitted to demonstrations on training instances by maximum
-likelihood of the demonstrated tokens, the same token ledgers and the same loss mask as in a rollout.
+No download: weights are drawn from a seed, or are the pretrained ones, and fitted to demonstrations on training
+instances by maximum likelihood of the demonstrated tokens, the same token ledgers and the same loss mask as in a
+rollout.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from torch import Tensor
 
 from starpo.agent.prompt import fixed_phrases, system_message
 from starpo.agent.template import ChatTemplate
-from starpo.config import AgentConfig, BasePolicyConfig, EnvironmentConfig
+from starpo.config.agent import AgentConfig
+from starpo.config.base_policy import BasePolicyConfig
+from starpo.config.environment import EnvironmentConfig
 from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver
 from starpo.environments.splits import Split, draw_instance
@@ -50,12 +53,55 @@ def build_base_policy(
     model.config.save_pretrained(directory)
     model.generation_config.save_pretrained(directory)
     fit = {"parameters": float(sum(p.numel() for p in model.parameters()))}
+    fit |= _imitate(model, template, environment, agent, config, torch.device("cpu"))
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}, fit
+
+
+def warm_start_pretrained(
+    directory: Path,
+    weights: dict[str, Tensor],
+    environment: EnvironmentConfig,
+    agent: AgentConfig,
+    config: BasePolicyConfig,
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Fit the pretrained model in ``directory`` to the demonstrations of ``config.stages``, in float32.
+
+    Args:
+        directory: a Hugging Face model directory with its tokenizer.
+        weights: the tensors stored there, by name; tied ones occur once.
+        environment: whose training instances are demonstrated.
+        agent: the format to imitate.
+        config: shares, sizes and learning rates of the stages.
+
+    Returns:
+        The fitted tensors under the names of ``weights``, and what the fit came to.
+    """
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, local_files_only=True)
+    template = ChatTemplate.of(load_tokenizer(directory))
+    fit = _imitate(model.to(device), template, environment, agent, config, device)
+    fitted = model.state_dict()
+    return {name: fitted[name].detach().cpu().clone() for name in weights}, fit
+
+
+def _imitate(
+    model: Any,
+    template: ChatTemplate,
+    environment: EnvironmentConfig,
+    agent: AgentConfig,
+    config: BasePolicyConfig,
+    device: torch.device,
+) -> dict[str, float]:
+    """Train ``model`` on one stage of demonstrations after the other; success and loss of each."""
+    fit = {}
     for number in range(len(config.stages)):
         trajectories = demonstrate(environment, agent, config, number, template)
         successes = [trajectory.turns[-1].success for trajectory in trajectories]
         fit[f"demonstrator_success_{number}"] = float(np.mean(successes))
-        fit[f"loss_{number}"] = _fit(Actor(model), trajectories, config, number)
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}, fit
+        fit[f"loss_{number}"] = _fit(Actor(model), trajectories, config, number, device)
+    return fit
 
 
 def new_model(vocabulary: int, template: ChatTemplate, agent: AgentConfig, config: BasePolicyConfig) -> Any:
@@ -105,18 +151,12 @@ def _write_tokenizer(
     build_tokenizer(texts, [*phrases, CAREFUL_THOUGHT], vocabulary=config.vocabulary, directory=directory)
 
 
-def _fit(actor: Actor, trajectories: list[Any], config: BasePolicyConfig, number: int) -> float:
+def _fit(
+    actor: Actor, trajectories: list[Any], config: BasePolicyConfig, number: int, device: torch.device
+) -> float:
     """Maximum likelihood of the demonstrated tokens; returns the mean loss of the last tenth, nats per token."""
-    chains = [trajectory.token_ids() for trajectory in trajectories]
-    masks = [
-        [
-            flag
-            for turn in t.turns
-            for flag in (*[False] * len(turn.context_ids), *[True] * len(turn.response_ids))
-        ]
-        for t in trajectories
-    ]
-    lengths = np.array([len(chain) for chain in chains])
+    chains = [chain for trajectory in trajectories for chain in trajectory.chains()]
+    lengths = np.array([len(chain.token_ids) for chain in chains])
     peak = config.stages[number].learning_rate
     optimizer = torch.optim.AdamW(actor.parameters(), lr=peak, betas=BETAS, weight_decay=0.0)
     shuffle = SeedKey(config.seed, Purpose.SHUFFLE, f"warm start {number}").generator()
@@ -130,9 +170,9 @@ def _fit(actor: Actor, trajectories: list[Any], config: BasePolicyConfig, number
         ids = torch.zeros(len(rows), width, dtype=torch.int64)
         mask = torch.zeros(len(rows), width, dtype=torch.bool)
         for at, row in enumerate(rows):
-            ids[at, : lengths[row]] = torch.tensor(chains[row])
-            mask[at, : lengths[row]] = torch.tensor(masks[row])
-        logp, _ = actor(prefix_tree(ids, mask), mask)
+            ids[at, : lengths[row]] = torch.tensor(chains[row].token_ids)
+            mask[at, : lengths[row]] = torch.tensor(chains[row].sampled)
+        logp, _ = actor(prefix_tree(ids, mask).to(device), mask.to(device))
         loss = -logp.sum() / mask.sum()
         optimizer.zero_grad()
         loss.backward()

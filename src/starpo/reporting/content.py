@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from starpo.config import MonitorConfig, ReportConfig
+from starpo.config.monitor import MonitorConfig
+from starpo.config.report import ReportConfig
 from starpo.reporting.curves import evaluation_charts, training_charts
 from starpo.reporting.families import (
     Family,

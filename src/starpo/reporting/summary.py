@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from starpo.config import MonitorConfig
+from starpo.config.monitor import MonitorConfig
 from starpo.data.reading import read_object
 from starpo.evaluation.intervals import mean_interval
 from starpo.reporting.curves import FEWEST_SEEDS

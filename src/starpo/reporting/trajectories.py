@@ -13,6 +13,7 @@ from starpo.errors import UserError
 from starpo.learning.policy import Policy
 from starpo.reporting.numbers import records, short, shorts
 from starpo.tracking.run_tables import Run
+from starpo.tracking.traces import own_info
 
 _TRAJECTORY = ["group", "member"]
 
@@ -127,6 +128,10 @@ def turn_of(
     }
     if context:
         turn["context"] = [int(each) for each in row["context_ids"]]
+    if row["chain_start"]:
+        turn["window"] = True
+    if told := own_info(row["info"]):
+        turn["info"] = told
     if update is not None:
         for name in ("advantages", "values", "ratios"):
             turn[name] = shorts(update[name])

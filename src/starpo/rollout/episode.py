@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
+from itertools import chain
 
 from starpo.agent.prompt import system_message, user_message
 from starpo.agent.records import StopReason, Trajectory, Turn
 from starpo.agent.template import ChatTemplate
-from starpo.config import AgentConfig
+from starpo.config.agent import AgentConfig
 from starpo.rollout.engine import Completion, Sampling
 from starpo.rollout.stage import Opening, Outcome
 from starpo.seeds import Purpose, SeedKey
 
 
 class Episode:
-    """One trajectory in the making: a token chain and the agent's limits. Its environment is elsewhere."""
+    """One trajectory in the making: a token chain and the agent's limits. Its environment is elsewhere.
+
+    A prompt shows all turns so far. Where those are more than ``agent.context_turns``, a chain begins anew with the
+    system message and the last of them, in the very ids that were inserted and sampled, so that the window is a
+    conversation like any other: its first user message is the state before the first turn that it shows.
+    """
 
     def __init__(
         self,
@@ -32,22 +39,35 @@ class Episode:
         self._prefill = template.content("<think>") if agent.prefill_think else []
         self._observation = opening.observation
         self._actions_left = agent.max_actions
-        first = template.opening(
-            system_message(opening.rules, agent), user_message(self._observation, self._actions_left)
-        )
+        self._system = template.system(system_message(opening.rules, agent))
         self.chain: list[int] = []
-        self._context: list[int] = [*first, *self._prefill]
+        self._context: list[int] = []
+        self._chain_start = False
+        # Of each turn: the user message, the header of the reply and, once it is there, the reply and its end.
+        self._exchanges: list[list[int]] = []
+        self._show(user_message(self._observation, self._actions_left), before=self._system)
         self._seed = 0
         self._asked = 0.0
 
+    def _show(self, message: str, *, before: Sequence[int]) -> None:
+        """Prepare the next context: ``message`` after the ids ``before``, or as the last of a new window."""
+        ids = [*self._template.user(message), *self._prefill]
+        window = self._agent.context_turns or len(self._exchanges)
+        self._chain_start = len(self._exchanges) > window
+        if self._chain_start:
+            before = [*self._system, *chain.from_iterable(self._exchanges[-window:])]
+        self._context = [*before, *ids]
+        self._exchanges.append(ids)
+
     def begin_turn(self) -> int:
         """Add the next context to the chain; returns the tokens left for sampling, 0 ends the trajectory."""
-        room = self._agent.max_tokens_per_trajectory - len(self.chain) - len(self._context)
+        begun = [] if self._chain_start else self.chain
+        room = self._agent.max_tokens_per_trajectory - len(begun) - len(self._context)
         if room < 1:
             self.trajectory.stop_reason = StopReason.LENGTH
             self._mark_truncated()
             return 0
-        self.chain += self._context
+        self.chain = [*begun, *self._context]
         return room
 
     def next_request(self, sampling: Sampling) -> tuple[list[int], Sampling] | None:
@@ -94,6 +114,7 @@ class Episode:
             truncated=outcome.truncated,
             success=outcome.success,
             info=outcome.info,
+            chain_start=self._chain_start,
         )
         self._observation = seen
         self._actions_left -= len(outcome.executed)
@@ -106,10 +127,9 @@ class Episode:
             message = user_message(
                 self._observation, self._actions_left, previous_valid=bool(turn.executed or turn.format_valid)
             )
-            self._context = [
-                *self._template.following(message, turn_end_sampled=completion.stopped),
-                *self._prefill,
-            ]
+            glue = self._template.after_reply(turn_end_sampled=completion.stopped)
+            self._exchanges[-1] += [*completion.token_ids, *glue]
+            self._show(message, before=glue)
 
     def _stop(self, turn: Turn) -> StopReason | None:
         if self.trajectory.error:

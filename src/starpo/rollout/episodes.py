@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from starpo.agent.records import Address, StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
-from starpo.config import AgentConfig, MixtureMember
+from starpo.config.agent import AgentConfig
+from starpo.config.environment import MixtureMember
 from starpo.environments.registry import recipe
 from starpo.environments.splits import Instance, Split
 from starpo.rollout.engine import Engine, Sampling

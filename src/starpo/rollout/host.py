@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from starpo.agent.template import ChatTemplate
-from starpo.config import AgentConfig, EngineConfig, EnvironmentConfig
+from starpo.config.agent import AgentConfig
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.rollout import EngineConfig
 from starpo.errors import UserError
 from starpo.learning.policy import Policy
 from starpo.rollout.engine import Engine

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from starpo.config import EngineConfig
+from starpo.config.rollout import EngineConfig
 from starpo.rollout.engine import Completion, Sampling
 from starpo.rollout.vllm_engine import on_gpu, stored_weights
 

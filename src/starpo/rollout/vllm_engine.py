@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from starpo.config import EngineConfig
+from starpo.config.rollout import EngineConfig
 from starpo.errors import UserError
 from starpo.rollout.engine import Completion, Sampling
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
-from starpo.config import EnvironmentConfig
+from starpo.config.environment import EnvironmentConfig
 from starpo.environments.contract import ContractError
 from starpo.errors import UserError
 from starpo.rollout.stage import Act, Draw, Failure, Leave, Open, Opening, Outcome, Reading, Request

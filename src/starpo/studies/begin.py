@@ -26,7 +26,7 @@ TRAINED_BY = (
     "src/starpo/rollout",
     "src/starpo/tracking/echo_trap.py",
     "src/starpo/tracking/iteration_metrics.py",
-    "src/starpo/config.py",
+    "src/starpo/config",
     "src/starpo/parameters.py",
     "src/starpo/seeds.py",
     "pipelines/training.py",

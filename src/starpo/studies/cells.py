@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from starpo.champion import Outcomes
-from starpo.config import MonitorConfig
+from starpo.config.monitor import MonitorConfig
 from starpo.data.reading import read_json, read_table
 from starpo.errors import UserError
 from starpo.evaluation.intervals import proportion_interval

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from starpo.config import MonitorConfig, Threshold
+from starpo.config.monitor import MonitorConfig, Threshold
 
 Stage = Literal["quiet", "warning", "alarm"]
 RANK: dict[Stage, int] = {"quiet": 0, "warning": 1, "alarm": 2}

@@ -35,6 +35,10 @@ ROLLOUT: dict[str, str] = {
     "return/<environment>": "Mean return in one environment of a mixture, after its reward_scale.",
     "groups/<environment>": "Groups with a usable trajectory in one environment of a mixture.",
     "groups_kept/<environment>": "Groups of one environment of a mixture that the filter kept.",
+    "score": (
+        "Mean over usable trajectories of the environment's own score, such as WebShop's, of which only 1 is a "
+        "success; absent where no turn was given one."
+    ),
     "success_error": "Standard error of success, clustered by group.",
     "return": "Mean over usable trajectories of the sum of all reward terms.",
     "return_std": "Mean over usable trajectories of their group's standard deviation of returns (n - 1).",
@@ -54,7 +58,7 @@ ROLLOUT: dict[str, str] = {
 UPDATE: dict[str, str] = {
     "trained_trajectories": "Trajectories that the update learned from.",
     "trained_tokens": (
-        "Sampled tokens M among them (with algorithm.response_mask = false all but the first of each trajectory); "
+        "Sampled tokens M among them (with algorithm.response_mask = false all but the first of each chain); "
         "each is seen learner.epochs times."
     ),
     "actor_steps": "Optimizer steps of the actor in this iteration.",

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from starpo.data.trajectory_table import without_turns
 from starpo.evaluation.intervals import cluster_variance
+from starpo.evaluation.scores import raw_scores
 from starpo.tracking.thoughts import thought_metrics
 
 
@@ -37,6 +38,10 @@ def rollout_metrics(turns: pa.Table, scored: pa.Table) -> dict[str, float]:
         metrics[name] = _mean(usable[column])
     if usable.num_rows:
         metrics["success_error"] = _error(usable["success"], usable["group"])
+    scores = raw_scores(turns)
+    keys = zip(usable["group"].to_pylist(), usable["member"].to_pylist(), strict=True)
+    if told := [scores[key] for key in keys if key in scores]:
+        metrics["score"] = float(np.mean(told))
     lengths = pc.list_value_length(turns["response_ids"])
     metrics["turn_tokens_mean"] = _mean(lengths)
     metrics["zero_spread_groups"] = float(

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from starpo.config import EXTENDABLE, flatten
+from starpo.config.identity import EXTENDABLE, flatten
 from starpo.runs import RunRecord
 from starpo.tracking.harmless import harmless
 from starpo.tracking.lineage import log_lineage

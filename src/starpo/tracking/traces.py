@@ -7,6 +7,9 @@ evaluation can be read and judged in MLflow's UI.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -39,6 +42,8 @@ _COLUMNS = (
     "success",
     "trajectory_stop",
     "error",
+    "info",
+    "chain_start",
 )
 
 
@@ -52,6 +57,21 @@ def sampled_keys(turns: pa.Table, share: float) -> list[Key]:
     return [keys[position * len(keys) // count] for position in range(count)]
 
 
+@contextlib.contextmanager
+def _ids_of_their_own() -> Iterator[None]:
+    """MLflow draws ids of traces from Python's global generator, which a run seeds.
+
+    Left alone, runs of equal seeds would replace each other's traces.
+    """
+    state = random.getstate()
+    random.seed()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+@_ids_of_their_own()
 def log_traces(
     turns: pa.Table,
     keys: Sequence[Key],
@@ -64,7 +84,7 @@ def log_traces(
     """Write one trace per trajectory in ``keys`` to MLflow's present store; returns how many.
 
     Args:
-        turns: a table of one suite and one policy (``TURNS``).
+        turns: a table of one suite and one policy, as :func:`starpo.data.reading.read_table` gives it.
         keys: which trajectories.
         experiment_id: of MLflow.
         run_id: MLflow run that the traces belong to.
@@ -92,17 +112,20 @@ def log_traces(
             tags=_tags(last, rows),
             metadata={"mlflow.trace.session": session, "mlflow.sourceRun": run_id},
         )
+        told: dict[str, Any] = {}
         for row, duration in zip(rows, durations, strict=True):
             span = mlflow.start_span_no_context(
                 f"turn {row['turn']}",
                 span_type="LLM",
                 parent_span=root,
-                inputs={"observation": row["observation"]},
+                inputs={"observation": row["observation"], **({"info before": told} if told else {})},
                 attributes=_attributes(row, duration),
                 start_time_ns=now,
             )
             now += int(duration * 1e9)
-            span.end(outputs=_outputs(row), end_time_ns=now)
+            after = own_info(row["info"])
+            told = after or told  # a turn without an action changed nothing and has none
+            span.end(outputs=_outputs(row) | ({"info": after} if after else {}), end_time_ns=now)
         root.end(
             outputs={
                 "success": last["success"],
@@ -115,6 +138,12 @@ def log_traces(
         )
         written += 1
     return written
+
+
+def own_info(text: str) -> dict[str, Any]:
+    """What an environment's info, JSON, says beside what every environment must: page and actions of WebShop, say."""
+    told: dict[str, Any] = json.loads(text)
+    return {key: value for key, value in told.items() if key not in {"success", "effective"}}
 
 
 def _trajectories(turns: pa.Table) -> Iterator[tuple[Key, list[dict[str, Any]]]]:
@@ -140,6 +169,7 @@ def _attributes(row: dict[str, Any], seconds: float) -> dict[str, Any]:
     context, sampled = len(row["context_ids"]), len(row["response_ids"])
     return {
         "context_tokens": context,
+        **({"chain_start": True} if row["chain_start"] else {}),
         "sampled_tokens": sampled,
         "log_prob": float(sum(row["response_logprobs"])),
         "stop_reason": row["stop_reason"],

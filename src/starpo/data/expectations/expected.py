@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from starpo.config import GatesConfig
+from starpo.config.gates import GatesConfig
 from starpo.data.quarantine import Range
 
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from starpo import parameters
-from starpo.config import EnvironmentConfig
+from starpo.config.environment import EnvironmentConfig
 from starpo.data.expectations.expected import Expected
 from starpo.data.invariants import check_metrics, check_schema
 from starpo.data.quarantine import Key, quarantined, return_ranges, too_many, turn_faults
 from starpo.data.rejected import keep_rejected, rejection
-from starpo.data.schemas import TABLES
+from starpo.data.schemas import schema_of
 from starpo.errors import UserError
 from starpo.run_paths import STAGES
 
@@ -92,7 +92,9 @@ class Gate:
     def _check(self, data: Any) -> Any:
         kind = SUITES[self._suite]
         if kind is not None and not isinstance(data, pa.Table):
-            data = pa.Table.from_batches(list(data), schema=TABLES[kind])
+            batches = list(data)
+            schema = schema_of(kind, batches[0].schema.names if batches else ())
+            data = pa.Table.from_batches(batches, schema=schema)
         expected = self._expected()
         if problem := self._cheap_problem(data, expected):
             raise self._reject(data, *problem)

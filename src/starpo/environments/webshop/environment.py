@@ -78,7 +78,8 @@ class WebShop(TextEnvironment):
 
     Observation:
         The page's texts joined by `` [SEP] ``. Chosen options are not marked. With ``hints`` and
-        ``list_actions`` further lines.
+        ``list_actions`` further lines. ``info["page"]`` is the kind of page after a step, ``info["actions"]`` what it
+        offers.
 
     Starting State:
         A goal of the catalogue, uniform or by weight, and the search page with its instruction. Goals belong to
@@ -214,6 +215,7 @@ class WebShop(TextEnvironment):
             "valid": valid,
             "score": score,
             "page": self.session.kind.value,
+            "actions": list(self.possible_actions),
         }
         return self._observe(), reward, done, False, info
 

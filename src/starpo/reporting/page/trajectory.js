@@ -90,7 +90,7 @@ function turnCard(turn, index, last, vocabulary, scale, options) {
   const changed = last && turn.next && turn.next !== turn.observation;
   return h("article", { class: "turn" },
     h("header", {}, h("b", {}, `Turn ${index + 1}`), h("span", {}, "reward ", h("b", { class: turn.reward > 0 ? "good" : turn.reward < 0 ? "bad" : null }, number(turn.reward))),
-      h("span", {}, turn.valid ? "valid format" : h("span", { class: "bad" }, "invalid format")), h("span", {}, `${turn.ids.length} tokens`), turn.stop === "stop" ? null : h("span", { class: "warn" }, `ended by ${turn.stop}`)),
+      h("span", {}, turn.valid ? "valid format" : h("span", { class: "bad" }, "invalid format")), h("span", {}, `${turn.ids.length} tokens`), turn.window ? h("span", { title: "the prompt is the context below and nothing else" }, "window of the last turns") : null, turn.stop === "stop" ? null : h("span", { class: "warn" }, `ended by ${turn.stop}`)),
     h("div", { class: "turn-body" },
       h("div", {}, h("h4", {}, "Seen"), observation(turn.observation)),
       h("div", { class: "said" },
@@ -98,6 +98,7 @@ function turnCard(turn, index, last, vocabulary, scale, options) {
         h("div", {}, h("h4", {}, "Answer: actions"), actions(turn)),
         turn.valid ? null : h("div", {}, h("h4", {}, "Written"), h("pre", {}, turn.response)),
         changed ? h("div", {}, h("h4", {}, "Afterwards"), observation(turn.next)) : null,
+        turn.info ? h("div", {}, h("h4", {}, "Told by the environment"), h("pre", {}, Object.entries(turn.info).map(([key, value]) => `${key}: ${Array.isArray(value) ? value.join(", ") : value}`).join("\n"))) : null,
         turn.error ? h("pre", { class: "bad" }, turn.error) : null)),
     h("div", { class: "tokens" }, h("h4", {}, options.context ? "Tokens: the context, dim, and what was sampled" : "Sampled tokens"), tokens(turn, vocabulary, scale, options.context)));
 }
