@@ -19,6 +19,7 @@ from starpo.learning.model_files import ModelFiles
 from starpo.learning.model_shape import ModelShape
 from starpo.learning.objective import check_objective
 from starpo.learning.policy import MANIFEST, PARTS, Policy
+from starpo.learning.retention import stored_policies
 from starpo.parameters import Resolved
 from starpo.rollout.mixture import group_counts
 from starpo.rollout.vllm_engine import on_gpu
@@ -112,7 +113,7 @@ def rewind(models: Path) -> None:
 
     Their iterations are recomputed from stored rollouts. Raises ``UserError`` if no complete state is left.
     """
-    policies = [Policy.open(path) for path in sorted(models.glob("policy_*")) if (path / MANIFEST).exists()]
+    policies = stored_policies(models)
     if not policies or policies[-1].is_complete or policies[-1].manifest["status"] == "imported":
         _check_readable(policies[-1:])
         return

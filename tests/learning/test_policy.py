@@ -25,7 +25,7 @@ from starpo.learning.policy import (
     PolicyState,
     first_policy,
 )
-from starpo.learning.retention import prune
+from starpo.learning.retention import last_complete, prune
 from starpo.preflight import rewind
 
 COUNTERS = {"actor_steps": 7, "critic_steps": 8, "skipped": 0}
@@ -158,6 +158,18 @@ def test_pruned_weights_are_said_so_when_asked_for(tmp_path: Path) -> None:
     assert "keep_last" in message
 
 
+def test_a_policy_without_weights_still_tells_how_it_was_asked(tmp_path: Path) -> None:
+    policy = store(
+        tmp_path,
+        model_files=model_files(tmp_path),
+        weights=tensors(),
+        run="run",
+        harness={"agent": {"turns": 1}},
+    )
+    (policy.directory / MODEL).unlink()
+    assert Policy.open(policy.directory).harness() == {"agent": {"turns": 1}}
+
+
 KINDS = st.lists(st.sampled_from(["complete", "weights", "skipped"]), max_size=8)
 
 
@@ -215,6 +227,8 @@ def test_policies_after_the_last_complete_state_are_forgotten(
     left = sorted(path.parent.name for path in (tmp_path / "run").glob(f"*/{MANIFEST}"))
     assert left == ["policy_0000", "policy_0001", "policy_0002"]
     assert "going back to run/2" in caplog.text
+    back = last_complete(tmp_path / "run", 4)
+    assert back is not None and back.iteration == 2
 
 
 def test_without_a_learner_state_a_run_goes_back_to_its_first_policy(tmp_path: Path) -> None:

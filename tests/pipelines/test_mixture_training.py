@@ -13,7 +13,7 @@ from projects import new_project
 pytestmark = pytest.mark.slow
 
 PARAMETERS = {
-    "run": {"iterations": 2},
+    "run": {"iterations": 2, "checkpoint_every": 2},
     "environment": {
         "name": "bandit_and_lake",
         "arguments": None,

@@ -153,7 +153,8 @@ class TestSmokeRun:
 
 @pytest.mark.usefixtures("smoke")
 def test_an_interrupted_run_ends_with_the_bytes_of_an_uninterrupted_one(project: Project) -> None:
-    arguments = (*SMOKE, "--params=run.name=broken")
+    # Learner states lie three iterations apart, so the run goes back to one and repeats what followed.
+    arguments = (*SMOKE, "--params=run.name=broken,run.checkpoint_every=3")
     models = project.folder("06_models", "broken")
     killed = project.run_and_kill(*arguments, when=models / f"policy_{EVERY - 1:04d}" / "manifest.json")
     assert killed.code == 130, killed.text
@@ -161,14 +162,25 @@ def test_an_interrupted_run_ends_with_the_bytes_of_an_uninterrupted_one(project:
     assert not (models / f"policy_{ITERATIONS:04d}").exists(), "killed in the middle"
     resumed = project.run(*arguments)
     assert resumed.code == 0, resumed.text
-    assert project.digests("broken") == project.digests(TRAINED)
+    _assert_equal_but_for_older_states(project.digests("broken"), project.digests(TRAINED))
 
     # Now the newest policy is lost, with the update's table.
     shutil.rmtree(models / f"policy_{ITERATIONS:04d}")
     (project.folder("05_updates", "broken") / f"iter_{ITERATIONS - 1:04d}.parquet").unlink()
     repaired = project.run(*arguments)
     assert repaired.code == 0, repaired.text
-    assert project.digests("broken") == project.digests(TRAINED)
+    _assert_equal_but_for_older_states(project.digests("broken"), project.digests(TRAINED))
+
+
+def _assert_equal_but_for_older_states(one: dict[str, str], other: dict[str, str]) -> None:
+    """Equal tables and policies, the last one with its learner state; older states are kept by another rule."""
+    last = f"/policy_{ITERATIONS:04d}/"
+    assert any("/learner/" in name and last in name for name in one)
+    for name in one.keys() ^ other.keys():
+        assert "06_models/" in name and last not in name
+    assert {name: one[name] for name in one.keys() & other.keys()} == {
+        name: other[name] for name in one.keys() & other.keys()
+    }
 
 
 @pytest.mark.usefixtures("smoke")

@@ -83,7 +83,7 @@ def test_no_chain_is_longer_than_its_token_limit(template: ChatTemplate, limit: 
     ((trajectory,), engine) = counting(
         template, WAIT, max_turns=99, max_actions=99, max_tokens_per_turn=50, max_tokens_per_trajectory=limit
     )
-    assert len(trajectory.chains()[0].token_ids) <= limit
+    assert all(len(chain.token_ids) <= limit for chain in trajectory.chains())
     assert all(
         len(prompt) + sampling.max_tokens <= limit
         for prompt, sampling in zip(engine.prompts, engine.samplings, strict=True)

@@ -125,11 +125,11 @@ class Policy:
 
     def tokenizer(self) -> Any:
         """Its tokenizer, as transformers loads it."""
-        return load_tokenizer(self.model_directory)
+        return load_tokenizer(self.directory)
 
     def harness(self) -> dict[str, Any]:
         """The harness it was trained under."""
-        return dict(json.loads((self.model_directory / "harness.json").read_text()))
+        return dict(json.loads((self.directory / "harness.json").read_text()))
 
     def adapter_settings(self) -> dict[str, Any] | None:
         """PEFT's description of its adapter; None where it has none."""

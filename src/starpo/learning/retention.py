@@ -63,8 +63,13 @@ def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
 
 def last_complete(models: Path, iteration: int) -> Policy | None:
     """The newest policy under ``models``, up to ``iteration``, that learning can go on from."""
-    policies = (Policy.open(path) for path in sorted(models.glob("policy_*"), reverse=True))
+    policies = reversed(stored_policies(models))
     return next((each for each in policies if each.iteration <= iteration and each.is_complete), None)
+
+
+def stored_policies(models: Path) -> list[Policy]:
+    """The policies under ``models``, rising. A folder without a manifest is one that a run has gone back behind."""
+    return [Policy.open(path) for path in sorted(models.glob("policy_*")) if (path / MANIFEST).exists()]
 
 
 def prune(models: Path, *, keep_last: int, keep_models: set[int], keep_state: int | None = None) -> None:
@@ -74,7 +79,7 @@ def prune(models: Path, *, keep_last: int, keep_models: set[int], keep_state: in
     Iterations in ``keep_models`` keep the actor's weights and adapter. Folders that later ones repeat count as used.
     Manifests always stay.
     """
-    policies = [Policy.open(path) for path in sorted(models.glob("policy_*")) if (path / MANIFEST).exists()]
+    policies = stored_policies(models)
     complete = [policy for policy in policies if policy.is_complete]
     whole = {policy.manifest["weights_in"] for policy in complete[-keep_last:]}
     if keep_state is not None:

@@ -166,5 +166,5 @@ def _tokenizer(run: Run) -> Any:
         try:
             return Policy.open(directory).tokenizer()
         except UserError:
-            continue  # pruned
+            continue  # a run has gone back behind it
     return None
