@@ -15,14 +15,15 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# A job in a shell's background ignores Ctrl-C, and so would the processes that tests start and interrupt.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from builders import build_policy
 from hypothesis import settings
 from projects import SMOKE, Command, Project, new_project
 
 from starpo.learning.policy import Policy
+
+# A job in a shell's background ignores Ctrl-C, and so would the processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The first example pays for imports, and the machine is shared: no deadline per example.
 settings.register_profile("starpo", deadline=None, derandomize=True)
