@@ -19,7 +19,7 @@ from starpo.config.report import ReportConfig
 from starpo.reporting.content import gather
 from starpo.reporting.families import families_of
 from starpo.reporting.side_by_side import side_by_side
-from starpo.reporting.summary import collapse, cost, final_rows, suite_rows
+from starpo.reporting.summary import collapse, cost, final_rows, mean_of, suite_rows
 from starpo.reporting.trajectories import sample_run, spread_out
 
 MONITOR = MonitorConfig(
@@ -61,6 +61,13 @@ def test_pipelines_are_compared_seed_by_seed(content: dict[str, Any]) -> None:
     # Seeds 0 and 1: 0.5 - 0.5 and 0.75 - 0.5; two seeds give no interval.
     assert row["difference"] == pytest.approx(0.125)
     assert "difference_low" not in row
+
+
+@given(values=st.lists(st.floats(0, 1), min_size=3, max_size=5))
+def test_an_interval_over_seeds_holds_the_mean_and_only_shares_that_there_are(values: list[float]) -> None:
+    row = mean_of("success_after", values)
+    if len(row) == 3:
+        assert 0 <= row["success_after_low"] <= row["success_after"] <= row["success_after_high"] <= 1
 
 
 def test_charts_have_a_line_per_family(content: dict[str, Any]) -> None:

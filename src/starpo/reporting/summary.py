@@ -51,16 +51,18 @@ def _over_seeds(family: int, suite: str, temperature: float, rows: list[dict[str
     mean: dict[str, Any] = {"family": family, "run": None, "seeds": len(rows), "suite": suite}
     mean |= {"temperature": temperature, "prompts": rows[0]["prompts"]}
     for name in ("success_before", "success_after", "success_difference"):
-        mean |= _mean_of(name, [float(row[name]) for row in rows])
+        mean |= mean_of(name, [float(row[name]) for row in rows])
     return mean
 
 
-def _mean_of(name: str, values: list[float]) -> dict[str, Any]:
+def mean_of(name: str, values: list[float]) -> dict[str, Any]:
     """Mean over seeds, with bounds where there are enough; a base policy that all seeds share has none."""
     middle, low, high = mean_interval(values, range(len(values)))
     if len(values) < FEWEST_SEEDS or len(set(values)) == 1:
         return {name: short(middle)}
-    return {name: short(middle), f"{name}_low": short(low), f"{name}_high": short(high)}
+    # Student's t knows no limits, a share does.
+    least = -1.0 if name.endswith("difference") else 0.0
+    return {name: short(middle), f"{name}_low": short(max(low, least)), f"{name}_high": short(min(high, 1.0))}
 
 
 def family_differences(families: Sequence[Family], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -82,7 +84,7 @@ def family_differences(families: Sequence[Family], rows: Sequence[Mapping[str, A
                     pairs.setdefault((suite, temperature), []).append(partner - value)
             for (suite, temperature), values in pairs.items():
                 about = {"of": other, "minus": one, "suite": suite, "temperature": temperature}
-                found.append(about | {"seeds": len(values)} | _mean_of("difference", values))
+                found.append(about | {"seeds": len(values)} | mean_of("difference", values))
     return found
 
 
