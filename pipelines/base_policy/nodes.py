@@ -34,7 +34,7 @@ def make_base_policy(
         expanded = Path(tempfile.mkdtemp(prefix="starpo-model-"))
         files = ModelFiles.at(base_policy.path).as_directory(expanded)
         weights = dict(stored_weights(files))
-        if base_policy.stages:
+        if base_policy.fit_pretrained:
             logger.info("warm-starting %s (%s)", base_policy.path, name)
             weights, fit = warm_start_pretrained(files, weights, environment, agent, base_policy)
             _tell(fit)

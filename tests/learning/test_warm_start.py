@@ -51,6 +51,13 @@ def test_the_same_demonstrations_fit_the_same_weights(tied_model: Path) -> None:
     assert all(torch.equal(first[name], second[name]) for name in weights)
 
 
-def test_only_a_pretrained_model_may_do_without_demonstrations() -> None:
-    assert base_policy_config(path="somewhere", stages=[]).stages == []
-    assert "stages = []" in raised_message(ValidationError, lambda: base_policy_config(stages=[]))
+def test_only_a_pretrained_model_is_fitted_and_only_when_asked_for() -> None:
+    assert not base_policy_config(path="somewhere").fit_pretrained
+    assert "needs a path" in raised_message(ValidationError, lambda: base_policy_config(fit_pretrained=True))
+    with pytest.raises(ValidationError):
+        base_policy_config(path="somewhere", stages=[])
+
+
+def test_a_base_policy_that_is_not_fitted_is_named_as_before_there_was_a_choice() -> None:
+    assert "fit_pretrained" not in base_policy_config(path="somewhere").model_dump()
+    assert base_policy_config(path="somewhere", fit_pretrained=True).model_dump()["fit_pretrained"] is True

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from starpo.config.section import Section
 
 
 class AgentConfig(Section):
     """The harness: how text goes in and actions come out. It is part of the policy."""
+
+    UNWRITTEN = frozenset({"context_turns"})
 
     think: bool = True
     """Ask for ``<think>…</think>`` before the answer and require it for a valid format."""
@@ -43,9 +43,3 @@ class AgentConfig(Section):
         if not self.think and self.prefill_think:
             raise ValueError("prefill_think = true needs think = true")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_an_unused_window(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A harness that shows all turns is stored, and so named, as before there were windows."""
-        stored: dict[str, Any] = dump(self)
-        return stored if self.context_turns else {k: v for k, v in stored.items() if k != "context_turns"}

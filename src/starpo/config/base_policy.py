@@ -24,6 +24,8 @@ class WarmStartStage(Section):
 class BasePolicyConfig(Section):
     """Where the initial policy comes from."""
 
+    UNWRITTEN = frozenset({"fit_pretrained"})
+
     path: str | None = None
     """A Hugging Face model directory, a GGUF file or ``package:NAME`` for the GGUF file inside an installed Python
     package; null: build and warm-start the embedded policy."""
@@ -41,13 +43,13 @@ class BasePolicyConfig(Section):
     """Padded tokens of one warm-start step; many small steps teach more than few large ones."""
     max_plan: int = Field(3, gt=0)
     """Demonstrated answers hold 1 to this many actions, uniformly."""
-    stages: list[WarmStartStage]
-    """Parts of the warm start in order, such as skill first, then habit; [] with ``path``: the model as it is."""
+    stages: list[WarmStartStage] = Field(min_length=1)
+    """Parts of the warm start in order, such as skill first, then habit."""
+    fit_pretrained: bool = False
+    """Warm-start the model at ``path`` too, with ``stages`` made for it; false: it is taken as it is."""
 
     @model_validator(mode="after")
-    def _new_weights_are_trained(self) -> BasePolicyConfig:
-        if self.path is None and not self.stages:
-            raise ValueError(
-                "stages = [] leaves random weights; give at least one stage, or a pretrained path"
-            )
+    def _fits_a_pretrained_model(self) -> BasePolicyConfig:
+        if self.fit_pretrained and self.path is None:
+            raise ValueError("fit_pretrained = true needs a path; the embedded policy is always warm-started")
         return self
