@@ -53,6 +53,16 @@ def test_verdicts_page_and_curves_are_written(study: Path) -> None:
     assert "| lake | starpo_s | 0, 1, 2 | 0.0 → 100.0 (100.0 to 100.0) |" in page
 
 
+def test_a_claim_of_a_later_date_says_so(study: Path) -> None:
+    late = "  late: {kind: collapses, text: S falls, written: '2026-02-03', task: lake, algorithm: starpo_s, seeds: 1}"
+    (study / "claims.yml").write_text(f"{CLAIMS}{late}\n")
+    analyse(study)
+    page = (study / "results.md").read_text()
+    assert "## Claims, written on 2026-01-01" in page
+    assert "| S is higher | **confirmed** |" in page
+    assert "| S falls (written on 2026-02-03) | **refuted** |" in page
+
+
 def test_curves_are_averaged_over_seeds_and_missing_values_stay_out(study: Path) -> None:
     analyse(study)
     with (study / "plots" / "lake_success.csv").open() as file:

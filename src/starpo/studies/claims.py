@@ -33,6 +33,8 @@ class _Record(BaseModel):
 class _Claim(_Record):
     text: str
     """The claim in words."""
+    written: str | None = None
+    """Date on which this claim was written, where that was after the others."""
 
 
 class Collapses(_Claim):

@@ -11,7 +11,7 @@ import numpy as np
 
 from starpo.evaluation.intervals import mean_interval
 from starpo.studies.cells import CURVES, Cell, read_cells
-from starpo.studies.claims import ClaimsFile, Finding, decide_all, read_claims
+from starpo.studies.claims import Claim, ClaimsFile, Finding, decide_all, read_claims
 
 DRAWN = ("success", "return_std", "entropy")
 """Columns of the curves that are averaged for ``dvc plots show``."""
@@ -42,7 +42,7 @@ def page(study: str, claims: ClaimsFile, findings: Mapping[str, Finding], cells:
         "",
         "| claim | verdict | evidence |",
         "|---|---|---|",
-        *(f"| {f.text} | **{f.verdict}** | {f.evidence} |" for f in findings.values()),
+        *(_row(claims.claims[name], finding) for name, finding in findings.items()),
         "",
         "## Success, mean over seeds with its 95 % interval over seeds",
         "",
@@ -66,6 +66,11 @@ def page(study: str, claims: ClaimsFile, findings: Mapping[str, Finding], cells:
         lines.append("| " + " | ".join(entries) + " |")
     lines += ["", "Alarm: iteration at which the Echo Trap monitor saw the run collapse, by seed.", ""]
     return "\n".join(lines)
+
+
+def _row(claim: Claim, finding: Finding) -> str:
+    later = f" (written on {claim.written})" if claim.written else ""
+    return f"| {finding.text}{later} | **{finding.verdict}** | {finding.evidence} |"
 
 
 def _groups(cells: Mapping[str, Cell]) -> dict[tuple[str, str], list[Cell]]:
