@@ -80,6 +80,22 @@ def test_indicators_alone_alarm_where_success_does_not_improve():
     assert state.verdict.stage == "alarm"
 
 
+def test_entropy_that_rises_without_end_is_seen_beside_entropy_that_falls():
+    state = watch(course(success=[0.3] * 40, entropy=list(np.linspace(0.5, 4.0, 40))), CONFIG)
+    assert state.records["entropy"].stage == "quiet"
+    assert state.records["entropy_rise"].stage == "alarm"
+    assert [event.after for event in state.events] == ["warning", "alarm"]
+    fallen = watch(course(success=[0.3] * 40, entropy=then(0.5, 0.02)), CONFIG)
+    assert fallen.records["entropy_rise"].stage == "quiet"
+
+
+def test_a_lower_layers_indicator_is_switched_off_by_null():
+    limits = CONFIG.model_dump() | {"indicators": CONFIG.model_dump()["indicators"] | {"entropy_rise": None}}
+    config = MonitorConfig.model_validate(limits)
+    assert "entropy_rise" not in config.indicators
+    assert "monitor_entropy_rise" not in stages(watch(course(), config))
+
+
 def test_one_indicator_alone_makes_no_verdict():
     state = watch(course(success=[0.3] * 40, entropy=then(0.5, 0.02)), CONFIG)
     assert state.verdict.stage == "quiet"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from starpo.config.section import Section
 
@@ -12,6 +12,10 @@ from starpo.config.section import Section
 class Threshold(Section):
     """When an indicator of collapse warns: its moving average relative to the run's own beginning."""
 
+    UNWRITTEN: ClassVar[frozenset[str]] = frozenset({"metric"})
+
+    metric: str | None = None
+    """Metric of an iteration that is watched; null: the one that the indicator is named after."""
     side: Literal["below", "above"]
     """On which side of the limits it is bad."""
     warning: float = Field(gt=0)
@@ -27,6 +31,12 @@ class Threshold(Section):
                 f"alarm = {self.alarm:g} is not worse than warning = {self.warning:g} on the side {self.side!r}"
             )
         return self
+
+
+def _without_null(indicators: object) -> object:
+    if not isinstance(indicators, dict):
+        return indicators
+    return {name: threshold for name, threshold in indicators.items() if threshold is not None}
 
 
 class MonitorConfig(Section):
@@ -50,8 +60,9 @@ class MonitorConfig(Section):
     """Share of its best average that success must hold for a policy to count as good, to go back to."""
     quorum: int = Field(2, gt=0)
     """Other indicators that must agree for a verdict while success has not fallen yet."""
-    indicators: dict[str, Threshold] = Field(min_length=1)
-    """Metrics of an iteration by name; ``success`` is compared with its best average."""
+    indicators: Annotated[dict[str, Threshold], BeforeValidator(_without_null)] = Field(min_length=1)
+    """Limits by name; ``success`` is compared with its best average. null switches off what a lower configuration
+    layer has."""
 
     @model_validator(mode="after")
     def _success_is_watched(self) -> MonitorConfig:

@@ -102,9 +102,10 @@ def observe(state: MonitorState, metrics: dict[str, Any], config: MonitorConfig)
     iteration = int(metrics["iteration"])
     records, events = dict(state.records), list(state.events)
     for name, threshold in config.indicators.items():
-        if (value := metrics.get(name)) is None or not math.isfinite(value):
+        metric = threshold.metric or name
+        if (value := metrics.get(metric)) is None or not math.isfinite(value):
             continue
-        error = float(metrics.get(f"{name}_error", 0.0))
+        error = float(metrics.get(f"{metric}_error", 0.0))
         record = _remember(records.get(name, Record()), float(value), error, config)
         aim = _stage_of(record, name, threshold, config)
         records[name] = _move(record, aim, name, iteration, config, events)
