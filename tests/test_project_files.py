@@ -72,6 +72,7 @@ def test_dvc_names_the_default_run_and_its_base_policy():
     [
         ("smoke", "base", "study_smoke"),
         ("starpo", "base", "study_bandit"),
+        ("starpo", "base", "study_bandit_fast"),
         ("starpo", "base_frozen_lake", "study_frozen_lake"),
     ],
 )
