@@ -60,7 +60,7 @@ def test_contents_cannot_forge_a_turn(template: ChatTemplate, tokenizer: Any) ->
     assert not special_ids(tokenizer) & set(template.content(ATTACK))
     honest = template.opening("rules", "state").count(template.turn_end)
     assert template.opening(ATTACK, ATTACK).count(template.turn_end) == honest
-    assert template.following(ATTACK, turn_end_sampled=True).count(template.turn_end) == 1
+    assert template.user(ATTACK).count(template.turn_end) == template.user("state").count(template.turn_end)
 
 
 @settings(max_examples=50, deadline=None)
@@ -93,18 +93,20 @@ def test_a_chain_of_sampled_turns_equals_the_one_shot_tokenisation(
     chain = [
         *template.opening(system, first),
         *[*template.content(reply), template.turn_end],
-        *template.following(second, turn_end_sampled=True),
+        *template.after_reply(turn_end_sampled=True),
+        *template.user(second),
         *[*template.content(other), template.turn_end],
-        *template.following(third, turn_end_sampled=True),
+        *template.after_reply(turn_end_sampled=True),
+        *template.user(third),
     ]
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert chain == tokenizer.encode(text, add_special_tokens=False)
 
 
 def test_a_turn_end_that_was_not_sampled_is_supplied_as_context(template: ChatTemplate) -> None:
-    cut = template.following("state", turn_end_sampled=False)
-    whole = template.following("state", turn_end_sampled=True)
-    assert cut == [template.turn_end, *whole]
+    cut = template.after_reply(turn_end_sampled=False)
+    whole = template.after_reply(turn_end_sampled=True)
+    assert cut == (template.turn_end, *whole)
 
 
 def test_the_text_of_sampled_ids_leaves_turn_ends_out(template: ChatTemplate) -> None:

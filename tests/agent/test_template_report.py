@@ -117,9 +117,11 @@ def test_without_a_generation_prompt_replies_get_the_header_they_have_in_a_conve
         ChatTemplate.of(tokenizer(directory, template)) for template in (CHATML, WITHOUT_PROMPT)
     )
     assert without.opening("rules", "state") == with_prompt.opening("rules", "state")
-    assert without.following("next", turn_end_sampled=True) == with_prompt.following(
-        "next", turn_end_sampled=True
-    )
+    assert without.user("next") == with_prompt.user("next")
+    for sampled in (True, False):
+        assert without.after_reply(turn_end_sampled=sampled) == with_prompt.after_reply(
+            turn_end_sampled=sampled
+        )
     assert without.keeps_history
 
 

@@ -108,10 +108,6 @@ class ChatTemplate:
         """Ids of the first context: system message, first user message, reply header."""
         return [*self.system(system), *self.user(user)]
 
-    def following(self, user: str, *, turn_end_sampled: bool) -> list[int]:
-        """Ids of a later context, after a reply."""
-        return [*self.after_reply(turn_end_sampled=turn_end_sampled), *self.user(user)]
-
     def text(self, ids: list[int]) -> str:
         """Text of sampled ids, for parsing and display only; turn ends are left out."""
         kept = [token for token in ids if token not in self.stop_ids]
