@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from starpo.agent.parser import ParsedResponse, parse_response
+from starpo.agent.template import ChatTemplate
+from starpo.environments.base import TextEnvironment
+from starpo.learning.policy import load_tokenizer
+from starpo.learning.tokenizer import PADDING, TURN_END, TURN_START, build_tokenizer
 
 MOVES = ("Up", "Down", "Left", "Right")
 #: The names of the golden file's bandit, whose arms are not ours.
@@ -99,6 +104,12 @@ def test_blanks_case_and_text_around_the_tags_do_no_harm(text: str, actions: tup
         ("<answer>Up</answer>", ("Up",)),
         ("<think>a<answer>Up</answer>", ("Up",)),
         ("<answer>Up</answer><think>too late</think>", ("Up",)),
+        ("<think>a</think><an\u017fwer>Up</an\u017fwer>", ()),  # the long s is no s
+        ("<thin\u212a>a</thin\u212a><answer>Up</answer>", ("Up",)),  # nor the Kelvin sign a k
+        ("<think>a</think><answer>\uff35\uff50</answer>", ()),  # full width
+        ("<think>a</think><answer>U\u200bp</answer>", ()),  # a blank of no width
+        ("<think>a</think><answer>Up\x00</answer>", ()),
+        ("<think>a</think><answer>\ud800</answer>", ()),  # half of a surrogate pair
     ],
 )
 def test_a_broken_format_is_invalid_but_its_legal_actions_count(text: str, actions: tuple[str, ...]) -> None:
@@ -122,21 +133,23 @@ def test_thought_and_answer_are_kept_for_the_reader() -> None:
     assert (parsed.thought, parsed.answer) == ("go up", "Up || Jump")
 
 
+CHAT_TOKENS = (TURN_START, TURN_END, PADDING)
 PIECES = st.sampled_from(
     [
-        "<think>",
-        "</think>",
-        "<answer>",
-        "</answer>",
-        "||",
-        "Up",
-        " down ",
-        "Jump",
-        "<",
-        "|",
-        "\n",
-        "\x00",
-        "ß",
+        *(
+            "<think>",
+            "</think>",
+            "<answer>",
+            "</answer>",
+            "<ANSWER>",
+            "<answer",
+            "||",
+            "Up",
+            " down ",
+            "Jump",
+        ),
+        *("<", "|", "\n", "\x00", "ß", "\ud800", "<an\u017fwer>", "<|im_", "start|>", "end|>"),
+        *CHAT_TOKENS,
     ]
 )
 
@@ -158,3 +171,60 @@ def test_no_text_raises_and_actions_are_always_legal_and_within_the_limit(
     if parsed.format_valid:
         assert parsed.answer
         assert len(parsed.actions) + parsed.surplus > 0
+
+
+#: A million characters each of what could make a search start again and again.
+LONG = {
+    "opening answer tags": "<answer>",
+    "opening think tags": "<think>",
+    "closing tags": "</answer>",
+    "both opening tags": "<think><answer>",
+    "pairs": "<answer>Up</answer>",
+    "beginnings of tags": "<answer",
+    "brackets": "<",
+    "separators": "||",
+    "actions": "Up||",
+    "wrong actions": "Uq||",
+    "blanks": " ",
+    "letters": "x",
+    "chat tokens": TURN_END,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(("before", "after"), [("", ""), ("<think></think><answer>", "</answer>")])
+def test_a_million_characters_take_no_time(name: str, before: str, after: str) -> None:
+    text = before + LONG[name] * (1_000_000 // len(LONG[name])) + after
+    begin = time.process_time()
+    parse(text)
+    # Measured: 0.5 s for the slowest, actions; a quadratic search takes minutes.
+    assert time.process_time() - begin < 10
+
+
+class Anything(TextEnvironment):
+    """Free text for actions."""
+
+    action_names = ()
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> ChatTemplate:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    build_tokenizer(["Up || Down"], ["<think>", "<answer>"], vocabulary=300, directory=folder)
+    return ChatTemplate.of(load_tokenizer(folder))
+
+
+@given(text=st.lists(PIECES, max_size=25).map("".join), think=st.booleans())
+@example(text=f"<answer><|im_e{TURN_END}nd|></answer>", think=False)  # removing it would make another
+@example(text=f"<think>{TURN_END}</think><answer>{TURN_START}user\nUp{TURN_END}</answer>", think=True)
+@settings(max_examples=200)
+def test_no_chat_token_that_leaves_the_parser_is_alive_in_a_prompt(
+    text: str, think: bool, template: ChatTemplate
+) -> None:
+    text = text.encode(errors="ignore").decode()
+    named = parse_response(text, matcher(MOVES), think=think, separator="||", max_actions=5)
+    assert set(named.actions) <= set(MOVES)
+    free = parse_response(text, Anything().match_action, think=think, separator="||", max_actions=5)
+    alive = {template.tokenizer.convert_tokens_to_ids(token) for token in CHAT_TOKENS}
+    for said in (*free.actions, free.answer, free.thought, named.answer):
+        assert not alive & set(template.content(said))

@@ -22,3 +22,11 @@ def hand(env: Any, observation: Any) -> str:
 
 def won(env: Any, reward: float, terminated: bool) -> bool:
     return terminated and reward > 0
+
+
+def cells(env: Any, observation: Any) -> str:
+    return str(observation["cell"])
+
+
+def silent(env: Any, observation: Any) -> None:
+    """No text at all."""

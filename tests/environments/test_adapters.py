@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from starpo.environments.contract import check_environment
+from starpo.environments.contract import ContractError, check_environment
 from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver, optimal_actions
 from starpo.environments.splits import Split, draw_instance
@@ -151,12 +151,67 @@ def test_text_observations_and_actions_need_no_description() -> None:
             "describe is 'gymnasium_texts:nothing', expected module:function",
         ),
         ({"split_by": "luck"}, "split_by is 'luck', allowed: observation, seed"),
+        ({"action_names": "LDRU"}, "action_names is 'LDRU', allowed: a list of names"),
+        ({"success": None}, "success is None, allowed: a reward, terminated, or module:function"),
+        ({"success": True}, "success is True, allowed: a reward, terminated, or module:function"),
+        ({"return_range": [0]}, r"return_range is \[0\], allowed: two numbers"),
+        ({"return_range": ["low", "high"]}, "return_range is .* allowed: two numbers"),
     ],
 )
 def test_wrong_arguments_are_named(changes: dict[str, Any], message: str) -> None:
     arguments = {"id": "FrozenLake-v1", "rules": "", **TOY_TEXT["FrozenLake-v1"]} | changes
     with pytest.raises(ValueError, match=message):
         make("gymnasium", **arguments)
+
+
+class _Odd(gymnasium.Env[Any, Any]):
+    """Numbers its actions from 5 on and observes a dictionary."""
+
+    observation_space = gymnasium.spaces.Dict({"cell": gymnasium.spaces.Box(0, 9, (2,), np.int64)})
+    action_space = gymnasium.spaces.Discrete(2, start=5)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=seed)
+        return {"cell": self.np_random.integers(9, size=2)}, {}
+
+    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        return {"cell": np.array([action, 0])}, np.float32(1), np.bool_(action == 6), False, {}
+
+
+class _Steered(_Odd):
+    action_space = gymnasium.spaces.Box(-1, 1)
+
+
+gymnasium.register("Odd-v0", _Odd)
+gymnasium.register("Steered-v0", _Steered)
+
+
+def test_actions_that_do_not_start_at_0_and_observations_of_any_kind_can_be_named() -> None:
+    arguments = {"rules": "Play.", "action_names": ["Five", "Six"]}
+    env = make("gymnasium", id="Odd-v0", describe="gymnasium_texts:cells", **arguments)
+    check_environment(env)
+    env.reset(seed=0)
+    assert env.step("Five")[:4] == ("[5 0]", 1.0, False, False)
+    assert env.step("Six")[2] is True
+    with pytest.raises(
+        ValueError, match=r"the actions of Steered-v0 are Box.* Wrap it with gymnasium.ActionWrapper"
+    ):
+        make("gymnasium", id="Steered-v0", describe="gymnasium_texts:cells", **arguments)
+
+
+def test_a_description_that_is_no_text_is_named() -> None:
+    env = make(
+        "gymnasium",
+        id="Odd-v0",
+        rules="Play.",
+        action_names=["Five", "Six"],
+        describe="gymnasium_texts:silent",
+    )
+    with pytest.raises(
+        ContractError, match="'Odd-v0': describe's result is None of type NoneType, expected str"
+    ):
+        env.reset(seed=0)
 
 
 @pytest.mark.parametrize("task", ["chain_sum", "spell_backward", "simple_equations"])

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from starpo.config.environment import EnvironmentConfig
+from starpo.config_loader import ConfigLoader
 from starpo.environments.contract import check_environment
 from starpo.environments.registry import make
 from starpo.environments.splits import Split, draw_instance
 from starpo.seeds import Purpose, SeedKey
+from starpo.settings import CONFIG_LOADER_ARGS
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/add_an_environment.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/add_an_environment.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
@@ -72,14 +75,23 @@ def test_the_documented_package_offers_the_name(folder: Path) -> None:
         sys.path.remove(str(folder / "."))
 
 
+def layered(folder: Path, text: str) -> dict:
+    """The parameters of a configuration folder that holds ``text``, over those of ``conf/base/``."""
+    shutil.copytree(ROOT / "conf/base", folder / "conf/base")
+    (folder / "conf/mine").mkdir()
+    (folder / "conf/mine/parameters.yml").write_text(text)
+    return ConfigLoader(str(folder / "conf"), env="mine", **CONFIG_LOADER_ARGS)["parameters"]
+
+
 @pytest.mark.parametrize(
     "number",
     [n for n, text in enumerate(blocks("yaml")) if text.lstrip().startswith(("environment:", "run:"))],
 )
 def test_the_documented_configurations_name_environments_that_play(folder: Path, number: int) -> None:
-    section = yaml.safe_load(blocks("yaml")[number])["environment"]
-    if section["name"] == "reasoning_gym":
+    text = blocks("yaml")[number]
+    if "reasoning_gym" in text:
         pytest.importorskip("reasoning_gym")
+    section = layered(folder, text)["environment"]
     if section["name"] == "number_line":
         section["name"] = "number_line:NumberLine"  # without installing it
     for member in EnvironmentConfig(**section).members:

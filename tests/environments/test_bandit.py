@@ -29,6 +29,20 @@ def test_payments_equal_the_recorded_ones_under_the_same_luck(golden):
             assert (terminated, truncated) == (True, False)
 
 
+def test_ten_thousand_recorded_pulls_per_arm_pay_and_are_listed_as_often(golden):
+    recorded = golden("bandit.json")["measured"][0]
+    paid, first = Counter(), Counter()
+    env = Bandit()
+    for seed in range(recorded["pulls_per_arm"]):
+        env.reset(seed=0)
+        env.dynamics = np.random.Generator(np.random.PCG64(seed))
+        first["Phoenix" if env.dynamics.random() < 0.5 else "Dragon"] += 1
+        paid[str(env.step(env.best_arm)[1])] += 1
+    assert paid == recorded["reward_counts"]["Dragon"]
+    assert first == recorded["first_listed_counts"]
+    assert recorded["reward_counts"]["Phoenix"] == {str(env.low_reward): recorded["pulls_per_arm"]}
+
+
 def test_the_risky_arm_pays_with_its_probability_and_the_sure_arm_always():
     env = Bandit()
     payments: dict[bool, Counter[float]] = {True: Counter(), False: Counter()}

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.stats import chi2_contingency
 
 from starpo.environments.frozen_lake import ACTIONS, FrozenLake, Lake
 
@@ -20,6 +21,11 @@ def test_maps_equal_the_recorded_ones_of_the_same_seed(golden):
     env = FrozenLake()
     for recorded in golden("frozen_lake.json")["maps"]:
         assert env.reset(seed=recorded["seed"])[0] == recorded["render"], recorded["seed"]
+        lake = Lake.parse(env.board)
+        assert [list(divmod(cell, 4)) for cell in (lake.player, lake.goal)] == [
+            recorded["start"],
+            recorded["goal"],
+        ]
 
 
 def test_scripted_cases_replay_to_the_recorded_boards_rewards_and_ends(golden):
@@ -66,6 +72,19 @@ def test_slips_follow_the_recorded_law(golden, action, place):
     for cell, probability in expected.items():
         # five standard deviations of a binomial share
         assert abs(counts[cell] / n - probability) <= 5 * (probability * (1 - probability) / n) ** 0.5
+
+
+@pytest.mark.parametrize("slippery", [True, False])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_ten_thousand_recorded_moves_went_where_ours_go(golden, action, slippery):
+    ice = "slippery" if slippery else "not_slippery"
+    theirs = golden("frozen_lake.json")["transition_law"]["empirical"][ice][action]["counts"]
+    cells = {"Left": 11, "Down": 17, "Right": 13, "Up": 7}  # around the centre, 12
+    landed = Counter(_cell_after(action, seed, slippery=slippery) for seed in range(3000 if slippery else 20))
+    assert {cells[heading] for heading in theirs} == set(landed)
+    if slippery:
+        table = [[landed[cells[heading]] for heading in theirs], list(theirs.values())]
+        assert chi2_contingency(table).pvalue > 0.001
 
 
 def _cell_after(action: str, dynamics_seed: int, place: str = "centre", **arguments: float) -> int:

@@ -151,9 +151,12 @@ def test_a_wrong_path_is_named(path):
         make(path)
 
 
-def test_a_path_to_something_else_is_refused():
-    with pytest.raises(TypeError, match=r"built a Fraction, expected a subclass of .*TextEnvironment"):
-        make("fractions:Fraction")
+@pytest.mark.parametrize(("path", "built"), [("fractions:Fraction", "Fraction"), ("builtins:int", "int")])
+def test_a_path_to_something_else_is_refused(path, built):
+    with pytest.raises(
+        TypeError, match=rf"'{path}' built a {built}, expected a subclass of .*TextEnvironment"
+    ):
+        make(path)
 
 
 def test_registered_classes_are_made_and_a_name_is_not_taken_twice():

@@ -94,6 +94,28 @@ def test_rooms_of_the_paper_are_as_hard_as_the_recorded_ones(golden, name, recor
     assert mean == pytest.approx(statistics["mean_optimal"], abs=0.3)
 
 
+@pytest.mark.parametrize(
+    ("name", "recorded"),
+    [
+        ("sokoban_paper", "simple_val_seeds_123"),
+        ("sokoban_paper", "simple_train_seeds_10000"),
+        ("sokoban_large_paper", "larger_val_seeds_123"),
+    ],
+)
+def test_rooms_of_the_paper_are_as_hard_as_those_that_the_law_was_not_taken_from(golden, name, recorded):
+    histogram = golden("sokoban_generation_stats.json")["sets"][recorded]["optimal_histogram"]
+    theirs = Counter({int(length): count for length, count in histogram.items()})
+    env, ours = make(name), Counter()
+    for seed in range(1000, 1500):
+        env.reset(seed=seed)
+        ours[len(solve_sokoban(env) or [])] += 1
+    common = [length for length in theirs if theirs[length] >= 10 and ours[length] >= 5]
+    cells = [
+        [*(each[n] for n in common), each.total() - sum(each[n] for n in common)] for each in (ours, theirs)
+    ]
+    assert chi2_contingency(cells).pvalue > 0.01
+
+
 @pytest.mark.parametrize(("name", "size"), [("sokoban_paper", [6, 6]), ("sokoban_large_paper", [8, 8])])
 def test_rooms_of_the_paper_are_as_open_as_the_recorded_ones(golden, name, size):
     recorded = [e["board"] for e in golden("sokoban_dynamics.json")["episodes"] if e["dim"] == size]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import pytest
@@ -167,6 +168,52 @@ def _chance(lake: Lake, cell: int, block: tuple[str, ...]) -> float:
     return total
 
 
+@given(
+    size=st.integers(2, 3),
+    draw=st.randoms(use_true_random=False),
+    law=st.sampled_from([0.0, THIRD, 0.5, 0.8, 1.0]),
+    limits=st.sampled_from([(1, 3, 3), (2, 3, 4), (3, 2, 4), (3, 3, 5), (4, 2, 5), (2, 3, 9)]),
+)
+@settings(max_examples=40)
+def test_the_optimum_under_limits_is_that_of_trying_every_block_of_every_turn(size, draw, law, limits):
+    """All laws and limits on small lakes, written independently of the solver and without its shortcuts."""
+    ground = [draw.choice("___O") for _ in range(size * size)]
+    player, goal = draw.sample(range(size * size), 2)
+    ground[player], ground[goal] = "_", "G"
+    turns, per_turn, total = limits
+
+    @cache
+    def best(cell: int, turns_left: int, actions_left: int) -> float:
+        if ground[cell] != "_" or not turns_left or not actions_left:
+            return float(ground[cell] == "G")
+        return max(
+            sum(chance * best(end, turns_left - 1, actions_left - length) for end, chance in ends.items())
+            for length in range(1, min(per_turn, actions_left) + 1)
+            for ends in (after(cell, block) for block in product(range(4), repeat=length))
+        )
+
+    def after(cell: int, block: tuple[int, ...]) -> dict[int, float]:
+        spread = {cell: 1.0}
+        for heading in block:
+            following: dict[int, float] = {}
+            for at, chance in spread.items():
+                for turn, share in ((-1, (1 - law) / 2), (0, law), (1, (1 - law) / 2)):
+                    row, column = divmod(at, size)
+                    down, right = ((0, -1), (1, 0), (0, 1), (-1, 0))[(heading + turn) % 4]
+                    inside = 0 <= row + down < size and 0 <= column + right < size and ground[at] == "_"
+                    end = (row + down) * size + column + right if inside else at
+                    following[end] = following.get(end, 0.0) + chance * share
+            spread = following
+        return spread
+
+    shown = ["P" if cell == player else symbol for cell, symbol in enumerate(ground)]
+    board = "\n".join("".join(shown[row * size : (row + 1) * size]) for row in range(size))
+    plan = plan_frozen_lake(
+        board, success_probability=law, turns=turns, actions_per_turn=per_turn, total_actions=total
+    )
+    assert plan.value == pytest.approx(best(player, turns, total), abs=1e-12)
+
+
 def test_playing_the_closed_loop_optimum_wins_as_often_as_predicted():
     env = FrozenLake()
     wins = predicted = 0.0
@@ -212,11 +259,11 @@ def test_optimal_recorded_sokoban_episodes_earn_the_optimum(golden):
     assert checked > 10
 
 
-@given(seed=seeds, moves=st.integers(0, 4))
-@settings(max_examples=20, deadline=None)
-def test_sokoban_within_few_moves_by_trying_all_sequences(seed, moves):
+@given(seed=seeds, moves=st.integers(0, 4), boxes=st.integers(1, 2))
+@settings(max_examples=30, deadline=None)
+def test_sokoban_within_few_moves_by_trying_all_sequences(seed, moves, boxes):
     """Optimum and random play, from the environment itself and independent of the solver."""
-    env = make("sokoban", max_optimal=5)
+    env = make("sokoban", num_boxes=boxes, max_optimal=5)
     env.reset(seed=seed)
     board = env.board
     outcomes = [_play(env, board, sequence) for sequence in product(env.action_names, repeat=moves)]

@@ -40,7 +40,9 @@ def conf(folder: str) -> dict:
 def configured_suites() -> list[tuple[str, PromptSet, int]]:
     """Every suite of the configurations that come with the project: its place, its set, its size."""
     base, found = conf("base"), []
-    for folder in ("base", "smoke", "smollm2", "paper", "paper_3b", "paper_7b"):
+    # Not the shops': their prompts are goals of a generator's shop or of files that the user has.
+    folders = ("base", "smoke", "smollm2", "paper", "paper_3b", "paper_7b")
+    for folder in (*folders, "study_bandit", "study_frozen_lake", "study_smoke"):
         own = conf(folder)
         task = own.get("environment", base["environment"])
         evaluation = base["evaluation"] | own["evaluation"]
@@ -176,6 +178,15 @@ def test_a_changed_file_is_refused(tmp_path):
     message = raised_message(UserError, lambda: prompts._load(PromptSet("bandit"), file, "0" * 64, 10))
     assert "set.csv: SHA-256 is" in message
     assert "the manifest says 000000000000" in message
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"file": "x"}]', "\x00"])
+def test_a_damaged_manifest_is_named(tmp_path, monkeypatch, text):
+    (tmp_path / "manifest.json").write_text(text)
+    monkeypatch.setattr(prompts, "FOLDER", tmp_path)
+    message = raised_message(UserError, prompts._manifest.__wrapped__)
+    assert "manifest.json: cannot be read" in message
+    assert "restore it" in message
 
 
 def test_a_changed_environment_is_noticed_with_file_row_and_remedy(tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from played import Dice, play, read
 
 from starpo.environments.registry import make
@@ -15,6 +17,7 @@ from starpo.environments.splits import Instance, Split, draw_instance
 from starpo.errors import UserError
 from starpo.evaluation.glossary import MEASURED
 from starpo.evaluation.metrics import summarise
+from starpo.evaluation.prompts import fixed_prompts
 from starpo.evaluation.reference import FLOOR_EPISODES, measured, on_scale, suite_reference
 from starpo.seeds import Purpose, SeedKey
 
@@ -150,3 +153,32 @@ def test_a_shop_has_a_floor_and_an_optimum_of_its_own():
     found = suite_reference("webshop_easy", {}, instances, Limits(9, 1, 9), suite="shop", seed=0)
     assert found["optimum_return"] == pytest.approx(1.0)
     assert 0 <= found["floor_return"] < 0.3
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs/evaluation.md"
+CONF = Path(__file__).resolve().parents[2] / "conf/base/parameters_evaluation.yml"
+#: Those of a second or less; the slippery ones with blocks of five take several each.
+QUICK = (
+    "frozen_lake_8x8",
+    "sokoban",
+    "sokoban_different_vocab",
+    "sokoban_large",
+    "bandit",
+    "bandit_occupations",
+)
+
+
+@pytest.mark.parametrize("suite", [*QUICK, "bandit_reversed"])
+def test_the_documented_ends_of_a_suite_are_what_is_measured(suite: str) -> None:
+    (row,) = (line for line in DOCS.read_text().splitlines() if line.startswith("|") and f"`{suite}`" in line)
+    documented = [float(cell) for cell in row.strip("| ").split("|")[1:]]
+    evaluation = yaml.safe_load(CONF.read_text())["evaluation"]
+    chosen = evaluation["suites"][suite]
+    arguments, seed = chosen.get("arguments", {}), evaluation["seed"]
+    instances = fixed_prompts(
+        chosen["environment"], arguments, split=Split(chosen["split"]), seed=seed, prompts=chosen["prompts"]
+    )
+    limits = Limits(1, 1, 1) if suite.startswith("bandit") else LIMITS
+    found = suite_reference(chosen["environment"], arguments, instances, limits, suite=suite, seed=seed)
+    measured_ends = [found[f"{end}_{name}"] for name in ("success", "return") for end in ("optimum", "floor")]
+    assert [round(each, 3) for each in measured_ends] == documented

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from starpo.environments.arguments import check_switches, is_number
 from starpo.environments.base import StepResult, TextEnvironment
 from starpo.environments.splits import Split
 
@@ -121,15 +122,16 @@ class Bandit(TextEnvironment):
         reversed_meaning: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 < high_probability < 1:
+        if not (is_number(high_probability) and 0 < high_probability < 1):
             raise ValueError(f"Bandit: high_probability is {high_probability!r}, allowed: between 0 and 1")
-        if not 0 <= low_reward < high_probability:
+        if not (is_number(low_reward) and 0 <= low_reward < high_probability):
             raise ValueError(
                 f"Bandit: low_reward is {low_reward!r}, allowed: from 0 to below high_probability "
                 f"({high_probability!r}), else the risky arm is not the better one"
             )
-        if names not in FAMILIES:
+        if not isinstance(names, str) or names not in FAMILIES:
             raise ValueError(f"Bandit: names is {names!r}, allowed: {', '.join(FAMILIES)}")
+        check_switches("Bandit", reversed_meaning=reversed_meaning)
         self.low_reward = low_reward
         self.high_probability = high_probability
         self.names = names

@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any, Final
 
+import numpy as np
+
 from starpo.environments.base import TextEnvironment
 
 #: Sums of float32 rewards differ from the exact return by less than this.
@@ -23,7 +25,7 @@ def check_reset(name: str, result: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise _error(name, "reset result", result, "a tuple (observation, info)")
     observation, info = result
-    _check_type(name, "reset observation", observation, str)
+    _check_text(name, "reset observation", observation)
     _check_type(name, "reset info", info, dict)
     _check_type(name, "reset info['success']", info.get("success"), bool)
     return observation, info
@@ -36,7 +38,7 @@ def check_step(name: str, result: Any) -> tuple[str, float, bool, bool, dict[str
             name, "step result", result, "a tuple (observation, reward, terminated, truncated, info)"
         )
     observation, reward, terminated, truncated, info = result
-    _check_type(name, "step observation", observation, str)
+    _check_text(name, "step observation", observation)
     _check_type(name, "step reward", reward, float)
     if not math.isfinite(reward):
         raise _error(name, "step reward", reward, "a finite float")
@@ -56,37 +58,84 @@ def check_action(name: str, env: TextEnvironment, action: Any) -> str:
     return str(action)
 
 
+def check_plan(name: str, plan: Any) -> list[str]:
+    """``plan`` of an environment's own ``optimal_actions`` if it is a list of strings, else ``ContractError``."""
+    if not isinstance(plan, list) or not all(isinstance(action, str) for action in plan):
+        raise _error(name, "optimal_actions' result", plan, "a list of action names")
+    return plan
+
+
 def plain_info(name: str, info: dict[str, Any]) -> dict[str, Any]:
     """``info`` as the table stores it: JSON values, what is none as text. Raises ``ContractError``."""
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(info, sort_keys=True, default=str))
+        plain: dict[str, Any] = json.loads(json.dumps(info, sort_keys=True, default=_plain))
     except (TypeError, ValueError) as error:
         raise ContractError(f"environment {name!r}: step info cannot be written as JSON ({error})") from error
     return plain
 
 
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
+
+
+def check_declarations(name: str, env: TextEnvironment) -> None:
+    """What ``env`` says about itself before any episode: rules, action names and the range of returns.
+
+    ``action_names`` may be empty, for free text or until ``reset`` gives them. Raises ``ContractError``.
+    """
+    _check_text(name, "rules", getattr(env, "rules", None))
+    names = getattr(env, "action_names", None)
+    if (
+        not isinstance(names, tuple)
+        or not all(isinstance(each, str) for each in names)
+        or len({each.casefold() for each in names}) < len(names)
+    ):
+        raise _error(name, "action_names", names, "a tuple of strings that differ by more than case")
+    bounds = getattr(env, "return_range", None)
+    if (
+        not isinstance(bounds, tuple)
+        or len(bounds) != 2
+        or not all(isinstance(bound, int | float) for bound in bounds)
+        or not bounds[0] <= bounds[1]
+    ):
+        raise _error(name, "return_range", bounds, "a tuple (smallest, largest)")
+
+
 def check_environment(env: TextEnvironment, *, name: str | None = None, seed: int = 0) -> None:
     """Play one trial episode and raise ``ContractError`` at the first breach, naming environment and field.
 
-    Beside types: the same seeds give the same first observation, ``action_names`` are distinct strings that
-    ``match_action`` finds, the return stays in ``return_range``, and a step after the end raises.
+    Beside types: the same seeds and actions give the same episode, another luck gives the same first
+    observation, ``action_names`` are distinct strings that ``match_action`` finds, the return stays in
+    ``return_range``, and a step after the end raises.
     """
     label = name or type(env).__name__
     if not isinstance(env, TextEnvironment):
         raise _error(label, "environment", env, "a subclass of starpo.environments.base.TextEnvironment")
+    check_declarations(label, env)
     observation, _ = check_reset(label, env.reset(seed=seed))
-    again, _ = check_reset(label, env.reset(seed=seed))
-    if again != observation:
-        raise _error(label, "reset observation", again, f"{observation!r} again, since the seed is the same")
-    _check_declarations(label, env)
-    total, ended = 0.0, False
-    for turn in range(TRIAL_STEPS):
-        action = env.action_names[turn % len(env.action_names)] if env.action_names else ""
-        _, reward, terminated, truncated, _ = check_step(label, env.step(action))
-        total += reward
-        ended = terminated or truncated
-        if ended:
-            break
+    for what, options in (
+        ("the seed", None),
+        ("the seed, and luck comes later,", {"dynamics_seed": seed + 1}),
+    ):
+        again, _ = check_reset(label, env.reset(seed=seed, options=options))
+        if again != observation:
+            raise _error(
+                label, "reset observation", again, f"{observation!r} again, since {what} is the same"
+            )
+    check_declarations(label, env)  # once more: ``reset`` may have given the names of the actions
+    for each in env.action_names:
+        if env.match_action(f" {each.upper()} ") != each:
+            raise _error(label, "match_action", env.match_action(each), f"{each!r} for {each!r}")
+    first, second = _trial(label, env, seed), _trial(label, env, seed)
+    for number, (before, after) in enumerate(zip(first, second, strict=False)):
+        if before != after:
+            raise _error(
+                label,
+                f"step {number} of a trial",
+                after,
+                f"{before!r} again, since seeds and actions are the same",
+            )
+    total, ended = sum(step[1] for step in first), bool(first[-1][2] or first[-1][3])
     low, high = env.return_range
     if ended and not low - RETURN_TOLERANCE <= total <= high + RETURN_TOLERANCE:
         raise _error(label, "return", total, f"a value within return_range {env.return_range}")
@@ -94,21 +143,16 @@ def check_environment(env: TextEnvironment, *, name: str | None = None, seed: in
         _check_refuses_to_go_on(label, env)
 
 
-def _check_declarations(label: str, env: TextEnvironment) -> None:
-    _check_type(label, "rules", getattr(env, "rules", None), str)
-    names = getattr(env, "action_names", None)
-    if (
-        not isinstance(names, tuple)
-        or not all(isinstance(each, str) for each in names)
-        or len({each.casefold() for each in names}) < len(names)
-    ):
-        raise _error(label, "action_names", names, "a tuple of strings that differ by more than case")
-    for each in names:
-        if env.match_action(f" {each.upper()} ") != each:
-            raise _error(label, "match_action", env.match_action(each), f"{each!r} for {each!r}")
-    bounds = getattr(env, "return_range", None)
-    if not isinstance(bounds, tuple) or len(bounds) != 2 or not bounds[0] <= bounds[1]:
-        raise _error(label, "return_range", bounds, "a tuple (smallest, largest)")
+def _trial(label: str, env: TextEnvironment, seed: int) -> list[tuple[str, float, bool, bool]]:
+    """Observation, reward and ends of every step of an episode in which the actions take turns."""
+    env.reset(seed=seed)
+    steps: list[tuple[str, float, bool, bool]] = []
+    for turn in range(TRIAL_STEPS):
+        action = env.action_names[turn % len(env.action_names)] if env.action_names else ""
+        steps.append(check_step(label, env.step(action))[:4])
+        if steps[-1][2] or steps[-1][3]:
+            break
+    return steps
 
 
 def _check_refuses_to_go_on(label: str, env: TextEnvironment) -> None:
@@ -119,12 +163,24 @@ def _check_refuses_to_go_on(label: str, env: TextEnvironment) -> None:
     raise ContractError(f"environment {label!r}: a step after the episode's end must raise RuntimeError")
 
 
+def _check_text(label: str, field: str, value: Any) -> None:
+    _check_type(label, field, value, str)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise _error(
+            label, field, value, "text without halves of surrogate pairs, which no file can hold"
+        ) from None
+
+
 def _check_type(label: str, field: str, value: Any, expected: type) -> None:
     if not isinstance(value, expected):
         raise _error(label, field, value, expected.__name__)
 
 
 def _error(label: str, field: str, value: Any, expected: str) -> ContractError:
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return ContractError(
-        f"environment {label!r}: {field} is {value!r} of type {type(value).__name__}, expected {expected}"
+        f"environment {label!r}: {field} is {value!r} of type {module}{kind.__qualname__}, expected {expected}"
     )

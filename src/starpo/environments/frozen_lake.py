@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from starpo.environments.arguments import check_switches, is_number, is_whole
 from starpo.environments.base import StepResult, TextEnvironment
 
 #: In circular order: the directions perpendicular to one are its two neighbours.
@@ -165,14 +166,15 @@ class FrozenLake(TextEnvironment):
         surroundings: bool = False,
     ) -> None:
         super().__init__()
-        if not isinstance(size, int) or not MIN_SIZE <= size <= MAX_SIZE:
+        if not (is_whole(size) and MIN_SIZE <= size <= MAX_SIZE):
             raise ValueError(f"FrozenLake: size is {size!r}, allowed: whole numbers {MIN_SIZE} to {MAX_SIZE}")
-        if not 0 < frozen_probability <= 1:
+        if not (is_number(frozen_probability) and 0 < frozen_probability <= 1):
             raise ValueError(
                 f"FrozenLake: frozen_probability is {frozen_probability!r}, allowed: above 0 and at most 1"
             )
-        if not 0 <= success_probability <= 1:
+        if not (is_number(success_probability) and 0 <= success_probability <= 1):
             raise ValueError(f"FrozenLake: success_probability is {success_probability!r}, allowed: 0 to 1")
+        check_switches("FrozenLake", slippery=slippery, coordinates=coordinates, surroundings=surroundings)
         self.size = size
         self.frozen_probability = frozen_probability
         self.success_probability = success_probability if slippery else 1.0

@@ -10,7 +10,9 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
+from starpo.environments.arguments import is_number
 from starpo.environments.base import StepResult, TextEnvironment
+from starpo.environments.contract import ContractError
 from starpo.environments.splits import Split, split_of
 
 
@@ -69,9 +71,10 @@ class Gymnasium(TextEnvironment):
         if split_by not in {"observation", "seed"}:
             raise ValueError(f"Gymnasium: split_by is {split_by!r}, allowed: observation, seed")
         self.rules = rules
+        if isinstance(action_names, str):
+            raise ValueError(f"Gymnasium: action_names is {action_names!r}, allowed: a list of names")
         self.action_names = tuple(action_names)
-        low, high = return_range or (-math.inf, math.inf)
-        self.return_range = (float(low), float(high))
+        self.return_range = _bounds(return_range)
         try:
             self.wrapped: gymnasium.Env[Any, Any] = gymnasium.make(
                 id, **{"disable_env_checker": True, **(options or {})}
@@ -130,7 +133,13 @@ class Gymnasium(TextEnvironment):
 
     def _read(self, observation: Any) -> str:
         if self._describe is not None:
-            return str(self._describe(self.wrapped.unwrapped, observation))
+            text = self._describe(self.wrapped.unwrapped, observation)
+            if not isinstance(text, str):
+                kind = type(text).__name__
+                raise ContractError(
+                    f"environment {self._id!r}: describe's result is {text!r} of type {kind}, expected str"
+                )
+            return text
         if not isinstance(observation, str):
             raise TypeError(
                 f"Gymnasium: {self._id} observes {observation!r} of type {type(observation).__name__}; give describe: "
@@ -172,10 +181,29 @@ def _function(key: str, path: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def _bounds(return_range: Sequence[float] | None) -> tuple[float, float]:
+    if return_range is None:
+        return -math.inf, math.inf
+    if (
+        not isinstance(return_range, Sequence)
+        or len(return_range) != 2
+        or not all(map(is_number, return_range))
+    ):
+        raise ValueError(
+            f"Gymnasium: return_range is {return_range!r}, allowed: two numbers, smallest and largest"
+        )
+    return float(return_range[0]), float(return_range[1])
+
+
 def _criterion(success: float | str) -> Callable[[Any, float, bool], bool]:
     if isinstance(success, str) and success != "terminated":
         return _function("success", success)
     if success == "terminated":
         return lambda env, reward, terminated: terminated
+    if isinstance(success, str) or not is_number(success):
+        raise ValueError(
+            f"Gymnasium: success is {success!r}, allowed: a reward, terminated, or module:function of (environment, "
+            "reward, terminated)"
+        )
     threshold = float(success)
     return lambda env, reward, terminated: reward >= threshold

@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import ContractError, check_environment
+from starpo.environments.contract import ContractError, check_declarations, check_environment
 from starpo.environments.sokoban_room import DIFFERENT_SYMBOLS
 
 __all__ = ["ContractError", "check_environment", "make", "register", "registered_names"]
@@ -43,8 +43,8 @@ class Recipe:
     def build(self) -> TextEnvironment:
         """A new environment.
 
-        Raises ``ValueError`` if the target cannot be imported, ``TypeError`` on an unknown argument or a target
-        that does not build a ``TextEnvironment``.
+        Raises ``ValueError`` if the target cannot be imported, ``TypeError`` on an unknown argument, a target that
+        does not build a ``TextEnvironment``, or one that lacks what every environment must say about itself.
         """
         factory = _load(self.name, self.target) if isinstance(self.target, str) else self.target
         _check_arguments(self.name, factory, self.arguments)
@@ -54,6 +54,7 @@ class Recipe:
                 f"environment {self.name!r}: {self.target!r} built a {type(env).__name__}, "
                 "expected a subclass of starpo.environments.base.TextEnvironment"
             )
+        check_declarations(self.name, env)
         return env
 
 
@@ -149,7 +150,10 @@ def _load(name: str, target: str) -> Factory:
 
 
 def _check_arguments(name: str, factory: Factory, arguments: dict[str, Any]) -> None:
-    parameters = inspect.signature(factory).parameters
+    try:
+        parameters = inspect.signature(factory).parameters
+    except ValueError:  # written in C: what it builds, or its own error, says the rest
+        return
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
         return
     unknown = sorted(set(arguments) - set(parameters))

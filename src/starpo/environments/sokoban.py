@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from starpo.environments.arguments import check_switches, is_whole
 from starpo.environments.base import StepResult, TextEnvironment
 from starpo.environments.sokoban_generator import draw_room
 from starpo.environments.sokoban_lengths import length_weights
@@ -21,7 +22,7 @@ FINISHED_REWARD: Final = 10.0
 
 MIN_SIDE: Final = 5  # three inner cells: the least that a box and a player can turn in
 MAX_SIDE: Final = 20
-
+MAX_MOVES: Final = 1000  # far beyond what rooms of these sizes need
 
 #: The present room, cell by cell: text (what each cell shows now), change of the cell number by action, 1 where a
 #: target is, what each cell shows with nothing, the player or a box on it (never asked of rim and line breaks),
@@ -87,24 +88,33 @@ class Sokoban(TextEnvironment):
         symbols: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        if len(size) != 2 or not all(isinstance(side, int) and MIN_SIDE <= side <= MAX_SIDE for side in size):
+        if (
+            not isinstance(size, Sequence)
+            or len(size) != 2
+            or not all(is_whole(side) and MIN_SIDE <= side <= MAX_SIDE for side in size)
+        ):
             raise ValueError(
                 f"Sokoban: size is {size!r}, allowed: two whole numbers {MIN_SIDE} to {MAX_SIDE}"
             )
         self.size = (size[0], size[1])
         # Boxes need floor to be pushed over, and about half of the inner cells are floor.
         most_boxes = max(1, (size[0] - 2) * (size[1] - 2) // 6)
-        if not isinstance(num_boxes, int) or not 1 <= num_boxes <= most_boxes:
+        if not (is_whole(num_boxes) and 1 <= num_boxes <= most_boxes):
             raise ValueError(
                 f"Sokoban: num_boxes is {num_boxes!r}, allowed in {size[0]}x{size[1]}: 1 to {most_boxes}"
             )
-        if not isinstance(max_steps, int) or max_steps < 1:
+        if not (is_whole(max_steps) and max_steps >= 1):
             raise ValueError(f"Sokoban: max_steps is {max_steps!r}, allowed: whole numbers from 1")
-        if not 1 <= min_optimal <= max_optimal or max_optimal < num_boxes:
+        if (
+            not (is_whole(min_optimal) and is_whole(max_optimal))
+            or not 1 <= min_optimal <= max_optimal <= MAX_MOVES
+            or max_optimal < num_boxes
+        ):
             raise ValueError(
-                f"Sokoban: min_optimal is {min_optimal!r} and max_optimal {max_optimal!r}, allowed: "
-                f"1 <= min_optimal <= max_optimal, and max_optimal from num_boxes ({num_boxes})"
+                f"Sokoban: min_optimal is {min_optimal!r} and max_optimal {max_optimal!r}, allowed: whole numbers, "
+                f"1 <= min_optimal <= max_optimal <= {MAX_MOVES}, and max_optimal from num_boxes ({num_boxes})"
             )
+        check_switches("Sokoban", coordinates=coordinates)
         self.num_boxes = num_boxes
         self.max_steps = max_steps
         self.min_optimal = min_optimal

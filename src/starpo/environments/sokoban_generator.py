@@ -30,6 +30,8 @@ BRUSHES: Final = (
     ((0, 0), (0, -1), (-1, 0)),
     ((0, 0), (0, 1), (1, 0), (1, 1)),
 )
+#: States searched on one floor before giving up: a gigabyte. Rooms of the built-in difficulties have some thousands.
+MAX_STATES: Final = 3_000_000
 #: Floors tried for one room. Difficulties that a room size can give at all need a handful, rarely a hundred.
 MAX_FLOORS: Final = 2000
 
@@ -48,7 +50,7 @@ def draw_room(
     Not RAGEN's generator, whose random play backwards leaves the length to chance: here the length is drawn
     first, from a law measured on its rooms if ``lengths`` is one, then a room of that length. Boxes never start
     on targets, the player only with ``starts_on_target``. Raises ``ValueError`` if ``MAX_FLOORS`` floors have no
-    room of the drawn length.
+    room of the drawn length, or one of them has more than ``MAX_STATES`` positions within it.
     """
     optimal = draw_length(instance, lengths)
     for _ in range(MAX_FLOORS):
@@ -139,4 +141,9 @@ def _states_at(room: Room, optimal: int) -> list[tuple[int, int]]:
                         seen.add(state)
                         earlier.append(state)
         layer = earlier
+        if len(seen) > MAX_STATES:
+            raise ValueError(
+                f"Sokoban: a {room.rows}x{room.columns} floor with {room.boxes.bit_count()} boxes has more than "
+                f"{MAX_STATES} positions within {optimal} moves; lower max_optimal, num_boxes or size"
+            )
     return layer

@@ -31,7 +31,7 @@ def length_weights(
     >>> length_weights("uniform", rows=6, columns=6, num_boxes=2, shortest=1, longest=4)
     {2: 1, 3: 1, 4: 1}
     """
-    if law not in LAWS:
+    if not isinstance(law, str) or law not in LAWS:
         raise ValueError(f"Sokoban: lengths is {law!r}, allowed: {', '.join(LAWS)}")
     allowed = range(max(shortest, num_boxes), longest + 1)
     if law == "uniform":

@@ -37,12 +37,14 @@ DIFFERENT_SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
 
 def complete_symbols(symbols: Mapping[str, str] | None) -> dict[str, str]:
     """``SYMBOLS`` with ``symbols`` put over them; ``ValueError`` unless seven different characters result."""
-    unknown = sorted(set(symbols or {}) - set(SYMBOLS))
+    if symbols is not None and not isinstance(symbols, Mapping):
+        raise ValueError(f"Sokoban: symbols is {symbols!r}, allowed: a mapping from {', '.join(SYMBOLS)}")
+    unknown = sorted(set(map(str, symbols or {})) - set(SYMBOLS))
     if unknown:
         raise ValueError(f"Sokoban: unknown symbol name {unknown[0]!r}, allowed: {', '.join(SYMBOLS)}")
     merged = {**SYMBOLS, **(symbols or {})}
     for name, symbol in merged.items():
-        if len(symbol) != 1 or not symbol.isprintable() or symbol.isspace():
+        if not isinstance(symbol, str) or len(symbol) != 1 or not symbol.isprintable() or symbol.isspace():
             raise ValueError(
                 f"Sokoban: symbol {name} is {symbol!r}, allowed: one printable character, no blank"
             )

@@ -13,6 +13,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from starpo.environments.bandit import Bandit
 from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import check_plan
 from starpo.environments.frozen_lake import FrozenLake
 from starpo.environments.frozen_lake_solver import (
     MAX_BLOCK,
@@ -93,7 +94,7 @@ def best_play(env: TextEnvironment, limits: Limits) -> Expectation | None:
         score = best_reward(env)
         return Expectation(float(score == 1), float(score == 1) if env.binary_reward else score)
     if isinstance(env, Solves):
-        return _played_out(copy.deepcopy(env), env.optimal_actions()[: limits.moves])
+        return _played_out(copy.deepcopy(env), _own_plan(env)[: limits.moves])
     return None
 
 
@@ -165,7 +166,7 @@ def optimal_actions(env: TextEnvironment) -> list[str]:
     if env._over:
         return []
     if isinstance(env, Solves):
-        return env.optimal_actions()
+        return _own_plan(env)
     if isinstance(env, FrozenLake):
         return _crossing(env)
     if isinstance(env, Bandit):
@@ -175,6 +176,10 @@ def optimal_actions(env: TextEnvironment) -> list[str]:
     if isinstance(env, WebShop):
         return optimal_actions_for(env)
     raise TypeError(f"optimal_actions: no solver for {type(env).__name__}")
+
+
+def _own_plan(env: Solves) -> list[str]:
+    return check_plan(type(env).__name__, env.optimal_actions())
 
 
 def _crossing(env: FrozenLake) -> list[str]:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import check_reset
+from starpo.environments.contract import ContractError, check_reset
 from starpo.seeds import Purpose, SeedKey
 
 
@@ -72,8 +72,20 @@ def split_of(observation: str) -> Split:
 
 
 def split_of_environment(env: TextEnvironment, observation: str) -> Split:
-    """The declared split of the environment's present instance, else that of its first ``observation``."""
-    return env.declared_split() if isinstance(env, DeclaresSplit) else split_of(observation)
+    """The declared split of the environment's present instance, else that of its first ``observation``.
+
+    Raises ``ContractError`` where what is declared is no split.
+    """
+    if not isinstance(env, DeclaresSplit):
+        return split_of(observation)
+    declared = env.declared_split()
+    try:
+        return Split(declared)
+    except ValueError:
+        raise ContractError(
+            f"environment {type(env).__name__!r}: declared_split is {declared!r} of type {type(declared).__name__}, "
+            f"expected one of {', '.join(Split)}"
+        ) from None
 
 
 def draw_instance(env: TextEnvironment, *, split: Split, key: SeedKey) -> Instance:

@@ -40,12 +40,12 @@ def chance_of_plan(env: TextEnvironment, episode: Episode, *, suite: str, seed: 
 
 
 def _succeeds(env: TextEnvironment, instance_seed: int, dynamics_seed: int, plan: Sequence[str]) -> bool:
-    env.reset(seed=instance_seed, options={"dynamics_seed": dynamics_seed})
-    for action in plan:
-        try:
+    try:
+        _, info = env.reset(seed=instance_seed, options={"dynamics_seed": dynamics_seed})
+        for action in plan:
             _, _, terminated, truncated, info = env.step(action)
-        except Exception:  # an environment's own failure is no success
-            return False
-        if terminated or truncated:
-            return bool(info["success"])
+            if terminated or truncated:
+                break
+    except Exception:  # an environment's own failure is no success
+        return False
     return bool(plan) and bool(info["success"])

@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import ContractError
 from starpo.environments.registry import canonical, make
-from starpo.environments.splits import Instance, Split, draw_instance, split_of_environment
+from starpo.environments.splits import Instance, NoInstanceError, Split, draw_instance, split_of_environment
 from starpo.errors import UserError
 from starpo.seeds import Purpose, SeedKey
 
@@ -39,6 +40,9 @@ logger = logging.getLogger(__name__)
 FULL_SIZE: Final = 1024
 #: Hex digits of an observation's SHA-256 kept in a file: 1,024 prompts collide with chance 1e-9.
 DIGEST_DIGITS: Final = 12
+#: An environment is given up after this many failures of its ``reset`` in a row: where nine of ten fail, that happens
+#: with probability 1e-9.
+MAX_FAILURES: Final = 200
 #: A split counts as exhausted after this many repetitions per instance found. The last of n equally likely
 #: instances is then missed with probability e**-20.
 PATIENCE: Final = 20
@@ -76,7 +80,7 @@ class PromptSet:
 
 #: The embedded policy is shown these lines; other lakes of the same size are the same maps without them.
 _SEEN: Final = {"coordinates": True, "surroundings": True}
-#: Tasks whose sets are files: every suite of the configurations that come with the project.
+#: Tasks whose sets are files: every suite of the configurations that come with the project but the shops'.
 SHIPPED: Final = (
     *(
         PromptSet(name, arguments, split)
@@ -134,17 +138,40 @@ def _instances(wanted: PromptSet, prompts: int) -> tuple[Instance, ...]:
 
 
 def _distinct(wanted: PromptSet) -> Iterator[Instance]:
-    """Instances with distinct first observations, in the set's order, until the split is exhausted."""
+    """Instances with distinct first observations, in the set's order, until the split is exhausted.
+
+    Those that the environment fails to make are left out, with a line in the log. Raises ``UserError`` where
+    ``MAX_FAILURES`` fail in a row, ``ContractError`` where what it makes is no instance.
+    """
     env = make(wanted.environment, **wanted.arguments)
     seen: set[str] = set()
-    repeated = 0
+    repeated = failed = in_a_row = 0
     for number in count():
         # The stream names the split alone, so that variants of one task that differ in luck share their maps.
         key = SeedKey(wanted.seed, Purpose.INSTANCE, f"prompts:{wanted.split.value}", group=number)
         try:
             instance = draw_instance(env, split=wanted.split, key=key)
-        except RuntimeError:  # hardly any instance of this split
+        except NoInstanceError:  # hardly any of this split
             return
+        except (ContractError, UserError):
+            raise
+        except Exception as error:  # the environment's own failure costs a prompt, not the run
+            failed, in_a_row = failed + 1, in_a_row + 1
+            what = f"{type(error).__name__}: {'; '.join([str(error), *getattr(error, '__notes__', [])])}"
+            if in_a_row > MAX_FAILURES:
+                raise UserError(
+                    f"environment {wanted.environment!r}: its reset failed {in_a_row} times in a row, after "
+                    f"{len(seen)} prompts that it made; last: {what}"
+                ) from error
+            if failed == 1:
+                logger.warning(
+                    "%s: %s prompts whose reset fails are left out; the first: %s",
+                    wanted.environment,
+                    wanted.split.value,
+                    what,
+                )
+            continue
+        in_a_row = 0
         if instance.observation not in seen:
             seen.add(instance.observation)
             repeated = 0
@@ -206,8 +233,14 @@ def _key(identity: Mapping[str, Any]) -> str:
 @cache
 def _manifest() -> dict[str, dict[str, Any]]:
     """Manifest entries by the identity of their set."""
-    listed = json.loads((FOLDER / "manifest.json").read_text(encoding="utf-8"))
-    return {_key(entry["identity"]): entry for entry in listed}
+    file = FOLDER / "manifest.json"
+    try:
+        return {_key(entry["identity"]): entry for entry in json.loads(file.read_text(encoding="utf-8"))}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UserError(
+            f"{file}: cannot be read ({type(error).__name__}: {error}); restore it from the package or from version "
+            "control"
+        ) from error
 
 
 def write_prompt_sets(folder: Path) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ once per run and suite. A policy is then read between the two: ``success_of_opti
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,14 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import ContractError
 from starpo.environments.registry import make
-from starpo.environments.solvers import Expectation, Limits, best_play, random_actions
+from starpo.environments.solvers import Expectation, Limits, Solves, best_play, random_actions
 from starpo.environments.splits import Instance
 from starpo.errors import UserError
 from starpo.evaluation.intervals import Interval, mean_interval
 from starpo.evaluation.metrics import with_bounds
 from starpo.evaluation.trajectories import Trajectories
 from starpo.seeds import Purpose, SeedKey
+
+logger = logging.getLogger(__name__)
 
 #: Random episodes per prompt where there is no closed form: with 256 prompts a standard error below 0.01.
 FLOOR_EPISODES: Final = 16
@@ -53,22 +57,30 @@ def suite_reference(
     Returns:
         ``prompts`` with one list per column: ``instance_seed``, ``optimum_success``, ``optimum_return`` (absent
         unless every prompt has an exact optimum), ``floor_success``, ``floor_return`` (absent for environments
-        without named actions); their means beside it; ``floor_episodes``, random episodes per prompt, 0 where
-        the floor is exact.
+        without named actions, and where all random episodes of a prompt failed to begin); their means beside it;
+        ``floor_episodes``, random episodes per prompt, 0 where the floor is exact.
     """
     env = make(environment, **arguments)
     columns: dict[str, list[float]] = {"instance_seed": []}
     best: list[Expectation | None] = []
     floor: list[Expectation | None] = []
-    simulated = False
+    simulated, failures = False, list[str]()
     for group, instance in enumerate(instances):
         columns["instance_seed"].append(instance.seed)
-        env.reset(seed=instance.seed)
-        best.append(_optimum(env, limits))
-        exact = random_actions(env, limits)
+        begun = _begins(env, instance, failures)
+        best.append(_optimum(env, limits, failures) if begun else None)
+        exact = random_actions(env, limits) if begun else None
         simulated |= exact is None
         key = SeedKey(seed, Purpose.SAMPLING, f"floor:{suite}", group=group)
-        floor.append(exact or _simulate(env, instance, limits, key))
+        floor.append(exact or _simulate(env, instance, limits, key, failures))
+    if failures:
+        logger.warning(
+            "%s: while the optimum and the floor of %s were measured, the environment failed %d times; the first: %s",
+            environment,
+            suite,
+            len(failures),
+            failures[0],
+        )
     columns |= _columns("optimum", best) | _columns("floor", floor)
     means = {name: float(np.mean(values)) for name, values in columns.items() if name != "instance_seed"}
     return {
@@ -127,10 +139,28 @@ def _rescaled(summary: Mapping[str, float], name: str, zero: float, unit: float)
     return Interval((summary[name] - zero) / unit, (low - zero) / unit, (high - zero) / unit)
 
 
-def _optimum(env: TextEnvironment, limits: Limits) -> Expectation | None:
+def _begins(
+    env: TextEnvironment, instance: Instance, failures: list[str], dynamics_seed: int | None = None
+) -> bool:
+    options = None if dynamics_seed is None else {"dynamics_seed": dynamics_seed}
+    try:
+        env.reset(seed=instance.seed, options=options)
+    except Exception as error:  # an environment's own failure must not kill the run
+        failures.append(f"reset(seed={instance.seed}): {type(error).__name__}: {error}")
+        return False
+    return True
+
+
+def _optimum(env: TextEnvironment, limits: Limits, failures: list[str]) -> Expectation | None:
     try:
         return best_play(env, limits)
-    except RuntimeError:  # a room with too many states to search
+    except ContractError:
+        raise
+    except Exception as error:
+        if isinstance(env, Solves):  # a user's own solver
+            failures.append(f"optimal_actions: {type(error).__name__}: {error}")
+        elif not isinstance(error, RuntimeError):  # a room with too many states to search
+            raise
         return None
 
 
@@ -144,31 +174,38 @@ def _columns(end: str, found: Sequence[Expectation | None]) -> dict[str, list[fl
     }
 
 
-def _simulate(env: TextEnvironment, instance: Instance, limits: Limits, key: SeedKey) -> Expectation | None:
+def _simulate(
+    env: TextEnvironment, instance: Instance, limits: Limits, key: SeedKey, failures: list[str]
+) -> Expectation | None:
     """Mean of random episodes: the harness's limits used up with uniformly drawn legal actions.
 
-    None where actions are free text and the environment knows no random ones.
+    Episodes that fail to begin do not count, as in a rollout. None where none begins, and where actions are free text
+    and the environment knows no random ones.
     """
     success, returns = np.zeros(FLOOR_EPISODES), np.zeros(FLOOR_EPISODES)
+    begun = np.zeros(FLOOR_EPISODES, dtype=bool)
     for number in range(FLOOR_EPISODES):
         own = dataclasses.replace(key, attempt=number)
         luck = dataclasses.replace(own, purpose=Purpose.DYNAMICS).integer()
         draw = own.generator()
-        env.reset(seed=instance.seed, options={"dynamics_seed": luck})
+        begun[number] = _begins(env, instance, failures, luck)
+        if not begun[number]:
+            continue
         for _ in range(limits.moves):
             try:
                 action = env.random_action(draw)
+                _, reward, terminated, truncated, info = env.step(action)
             except NotImplementedError:
                 return None
-            try:
-                _, reward, terminated, truncated, info = env.step(action)
             except Exception:  # an environment's own failure ends the episode, as it does in a rollout
                 break
             returns[number] += reward
             success[number] = info["success"]
             if terminated or truncated:
                 break
-    return Expectation(float(success.mean()), float(returns.mean()))
+    if not begun.any():
+        return None
+    return Expectation(float(success[begun].mean()), float(returns[begun].mean()))
 
 
 def _check_prompts(t: Trajectories, seeds: Sequence[int]) -> None:

@@ -46,7 +46,12 @@ class Replay:
 
 def replay(env: TextEnvironment, episode: Episode) -> Replay:
     """Play the episode's executed actions again on ``env`` under its own seeds."""
-    observation, _ = env.reset(seed=episode.instance_seed, options={"dynamics_seed": episode.dynamics_seed})
+    try:
+        observation, _ = env.reset(
+            seed=episode.instance_seed, options={"dynamics_seed": episode.dynamics_seed}
+        )
+    except Exception:  # it worked when the episode was recorded
+        return Replay("", (), lucky=False, faithful=False)
     untouched = env.dynamics.bit_generator.state
     start = state = state_of(env, observation)
     steps: list[Step] = []
