@@ -179,6 +179,7 @@ def test_merging_goes_key_by_key_and_copies() -> None:
         ({"rollout.grups": 3}, ["rollout.grups", "unknown parameter", "groups"]),
         ({"nonsense": 3}, ["nonsense", "unknown parameter", "rollout"]),
         ({"filter.keep_ratio": 0}, ["filter.keep_ratio = 0", "greater than 0"]),
+        ({"agent.action_separator": ""}, ["agent.action_separator = ''", "at least 1 character"]),
         ({"filter.keep_ratio": 1.5}, ["filter.keep_ratio = 1.5", "less than or equal to 1"]),
         ({"run.iterations": 0}, ["run.iterations = 0", "greater than 0"]),
         ({"run.name": "../evil"}, ["run.name", "../evil"]),
@@ -272,6 +273,19 @@ def test_a_mistake_is_named_with_its_value_and_what_is_allowed(
 def test_all_mistakes_are_listed_at_once(tmp_path: Path) -> None:
     message = complaint(tmp_path, **{"filter.keep_ratio": 0, "run.iterations": -1, "rollout.grups": 3})
     assert len(message.splitlines()) == 5, message
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_no_number_of_any_section_may_be_infinite_or_none(tmp_path: Path, value: float) -> None:
+    plain = flatten(resolved(tmp_path).parameters.model_dump())
+    numbers = [
+        ".".join(key)
+        for key, held in plain.items()
+        if isinstance(held, float) and "parameters" not in key[-2]
+    ]
+    assert len(numbers) > 20
+    for key in numbers:
+        assert key in complaint(tmp_path, **{key: value})
 
 
 @pytest.mark.parametrize("estimator", ["gae", "reinforce_plus_plus", "test_config:undeclared"])

@@ -25,6 +25,7 @@ from starpo.champion import (
 from starpo.errors import UserError
 from starpo.learning.policy import Policy
 from starpo.named_policies import named_policy
+from starpo.run_paths import in_names
 from starpo.runs import record_path, remove_run
 
 DROPPED = 3
@@ -45,7 +46,7 @@ def show(console: Console, root: Path, _: argparse.Namespace) -> int:
 def set_champion(console: Console, root: Path, options: argparse.Namespace) -> int:
     policy = named_policy(root, options.policy)
     environment = policy.harness()["environment"]["name"]
-    outcomes = _evaluate(root, policy, options.env, f"champion-{environment}")
+    outcomes = _evaluate(root, policy, options.env, f"champion-{in_names(environment)}")
     _crown(console, root, environment, policy, options.env, outcomes)
     return 0
 
@@ -62,7 +63,7 @@ def _check_one(console: Console, root: Path, environment: str, options: argparse
     """False on a significant drop."""
     policy = find_champion(root, environment, retrained=options.retrained)
     recorded = read_champions(root)[environment]
-    fresh = _evaluate(root, policy, recorded.env, f"champion-{environment}")
+    fresh = _evaluate(root, policy, recorded.env, f"champion-{in_names(environment)}")
     judgements = judge(recorded.suites, fresh)
     console.print(_table(f"{environment}: champion {recorded.source}, recorded and now", judgements))
     if any(each.verdict == "worse" for each in judgements):
@@ -71,7 +72,7 @@ def _check_one(console: Console, root: Path, environment: str, options: argparse
     challenger = _challenger(root, environment, options.candidate)
     if challenger is None or model_hash(challenger.model_directory) == recorded.sha256:
         return True
-    theirs = _evaluate(root, challenger, recorded.env, f"candidate-{environment}")
+    theirs = _evaluate(root, challenger, recorded.env, f"candidate-{in_names(environment)}")
     duel = judge(fresh, theirs)
     console.print(_table(f"{environment}: champion and candidate {challenger.identity}", duel))
     better = any(each.verdict == "better" for each in duel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from starpo.errors import UserError
+from starpo.parameters import merge
 
 _YAML_REMEDY = (
     "Correct it there: spaces indent, every bracket and quote is closed, and a section names each key once."
@@ -35,6 +37,15 @@ class ConfigLoader(OmegaConfigLoader):
             if message is None:
                 raise
             raise UserError(message) from error
+
+    @staticmethod
+    def _soft_merge(
+        config: dict[str, Any], env_config: dict[str, Any], env_path: str | None = None
+    ) -> dict[str, Any]:
+        """``env_config`` over ``config`` as everywhere: arguments go with the name that they belong to."""
+        merged = copy.deepcopy(config)
+        merge(merged, env_config)
+        return merged
 
     def _mistake(self, key: str, error: Exception) -> str | None:
         """What a person must correct; None where it is no mistake in ``conf/``."""

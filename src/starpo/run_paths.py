@@ -55,8 +55,16 @@ def default_name(
     if source is not None:
         other = f"-against-{against.run}-{against.iteration:04d}" if against else ""
         return f"{pipeline}-{source.run}-{source.iteration:04d}{other}"
-    environment = parameters.environment.name.replace(":", "-")
-    return f"{pipeline}-{environment}-seed{parameters.run.seed}"
+    return f"{pipeline}-{in_names(parameters.environment.name)}-seed{parameters.run.seed}"
+
+
+def in_names(environment: str) -> str:
+    """How an environment is called in names of runs and models, which may hold no colon.
+
+    >>> in_names("lakes:Frozen")
+    'lakes-Frozen'
+    """
+    return environment.replace(":", "-")
 
 
 def parse_source(root: Path, text: str, what: str) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import Any
 
@@ -62,7 +63,8 @@ class Finishing(Counter):
 class Broken(Counter):
     """Fails in ways that an argument names, in a share of its episodes that the luck decides.
 
-    ``where``: ``reset`` or ``step``. ``how``: ``raise``, ``exit`` (the process ends) or ``hang``.
+    ``where``: ``reset``, ``match`` (of an action) or ``step``. ``how``: ``raise``, ``quit`` (``sys.exit``), ``exit``
+    (the process ends without a word) or ``hang``.
     """
 
     def __init__(self, *, where: str, how: str, one_in: int = 2) -> None:
@@ -80,6 +82,12 @@ class Broken(Counter):
             self._fail()
         return result
 
+    def match_action(self, text: str) -> str | None:
+        name = super().match_action(text)
+        if self._doomed and self._where == "match" and name == "Wait":
+            self._fail()
+        return name
+
     def _act(self, action: str) -> StepResult:
         if self._doomed and self._where == "step" and action == "Wait":
             self._fail()
@@ -90,6 +98,8 @@ class Broken(Counter):
             os._exit(3)
         if self._how == "hang":
             time.sleep(3600)
+        if self._how == "quit":
+            sys.exit("enough")
         raise KeyError("a bug in the environment")
 
 

@@ -86,7 +86,11 @@ def digest(trajectories: list[Trajectory]) -> str:
         ("frozen_lake", {}),
         ("Crashing", {}),
         ("Broken", {"where": "reset", "how": "raise"}),
+        ("Broken", {"where": "match", "how": "raise"}),
+        ("Broken", {"where": "match", "how": "quit"}),
         ("Broken", {"where": "step", "how": "raise"}),
+        ("Broken", {"where": "step", "how": "quit"}),
+        ("Broken", {"where": "reset", "how": "quit"}),
         ("Bad", {}),
     ],
 )
@@ -95,6 +99,19 @@ def test_any_number_of_workers_gives_the_same_bytes(
 ) -> None:
     digests = {n: digest(rolled(template, place, environment, **arguments)) for n, place in pools.items()}
     assert len(set(digests.values())) == 1, digests
+
+
+@pytest.mark.parametrize("where", ["reset", "match", "step"])
+@pytest.mark.parametrize(
+    ("how", "error"), [("raise", "KeyError: 'a bug in the environment'"), ("quit", "SystemExit: enough")]
+)
+def test_what_an_environment_raises_ends_its_own_episode_only(
+    template: ChatTemplate, pools: dict[int, Environments], where: str, how: str, error: str
+) -> None:
+    trajectories = rolled(template, pools[0], "Broken", where=where, how=how)
+    assert {each.error for each in trajectories} == {"", error}
+    for each in trajectories:
+        assert (each.stop_reason is StopReason.ENVIRONMENT_ERROR) == bool(each.error)
 
 
 @pytest.mark.parametrize("where", ["reset", "step"])

@@ -172,22 +172,25 @@ def test_traced_trajectories_are_spread_over_the_suite(share, groups, tmp_path) 
     assert sampled_keys(pq.read_table(table(tmp_path / "t.parquet")), share) == [(g, 0) for g in groups]
 
 
-def test_the_last_policy_is_the_candidate_and_a_champion_is_named_by_hand(root, mirror, tmp_path) -> None:
+@pytest.mark.parametrize(("environment", "shown"), [("lake", "lake"), ("lakes:Frozen", "lakes-Frozen")])
+def test_the_last_policy_is_the_candidate_and_a_champion_is_named_by_hand(
+    root, mirror, tmp_path, environment, shown
+) -> None:
     policy = tmp_path / "policy_0050"
     policy.mkdir()
     (policy / "manifest.json").write_text("{}")
-    assert mirror.register_candidate("lake", "lake-seed0", 50) is None  # nothing logged yet
+    assert mirror.register_candidate(environment, "lake-seed0", 50) is None  # nothing logged yet
     mirror.log_policy(policy, 50, {})
-    version = mirror.register_candidate("lake", "lake-seed0", 50)
-    assert version == mirror.register_candidate("lake", "lake-seed0", 50)
-    found = find(client(root), CANDIDATE)
-    assert (found.environment, found.run, found.iteration) == ("lake", "lake-seed0", 50)
+    version = mirror.register_candidate(environment, "lake-seed0", 50)
+    assert version == mirror.register_candidate(environment, "lake-seed0", 50)
+    found = find(client(root), CANDIDATE, environment)
+    assert (found.environment, found.run, found.iteration) == (environment, "lake-seed0", 50)
     assert (found.directory / "manifest.json").exists()
     with pytest.raises(UserError, match="champion"):
-        find(client(root), CHAMPION)
-    set_alias(client(root), "lake", CHAMPION, version)
-    assert find(client(root), CHAMPION, "lake").version == version
-    with pytest.raises(UserError, match="'pond'; there is one for: lake"):
+        find(client(root), CHAMPION, environment)
+    set_alias(client(root), environment, CHAMPION, version)
+    assert find(client(root), CHAMPION, environment).version == version
+    with pytest.raises(UserError, match=f"'pond'; there is one for: .*{shown}"):
         find(client(root), CHAMPION, "pond")
 
 

@@ -16,7 +16,7 @@ class AgentConfig(Section):
     """Ask for ``<think>…</think>`` before the answer and require it for a valid format."""
     prefill_think: bool = False
     """Put the opening ``<think>`` into the context instead of letting the policy sample it."""
-    action_separator: str = "||"
+    action_separator: str = Field("||", min_length=1)
     """Between actions inside ``<answer>``."""
     max_turns: int = Field(5, gt=0)
     """Generation spans per trajectory."""

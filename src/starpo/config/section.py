@@ -15,9 +15,9 @@ from pydantic import (
 
 
 class Section(BaseModel):
-    """Base of all sections: immutable, unknown keys refused."""
+    """Base of all sections: immutable; unknown keys and numbers that are not finite are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
     UNWRITTEN: ClassVar[frozenset[str]] = frozenset()
     """Fields left out of what is stored while they have their default: added later, they must not change the names

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from starpo.agent.parser import parse_response
 from starpo.environments.base import TextEnvironment
@@ -134,6 +134,9 @@ class Outcome:
     """Type and message of the exception that ended the episode; what was done before it stands."""
 
 
+#: An environment's own failures, which must not kill the run; ``sys.exit`` is one that is no ``Exception``.
+_OWN: Final = (Exception, SystemExit)
+
 Answer = Instance | Opening | Outcome | Failure | None
 Pulse = Callable[[str, Outcome | None], None]
 """Called before each call into an environment with ``build``, ``reset`` or ``step`` and the turn so far."""
@@ -209,7 +212,7 @@ class Stage:
             return task.recipe.build()
         except UserError:
             raise
-        except Exception as error:
+        except _OWN as error:
             raise UserError(
                 f"environment {task.label!r} cannot be built: {_text(error)}. Mend its arguments or what it needs"
             ) from error
@@ -226,7 +229,7 @@ class Stage:
             raise UserError(f"environment {request.task.label!r}: {error}") from None
         except ContractError:
             raise
-        except Exception as error:  # an environment's own failure must not kill the run
+        except _OWN as error:
             return Failure("; ".join([_text(error), *getattr(error, "__notes__", [])]))
 
     def _open(self, request: Open) -> Opening | Failure:
@@ -242,7 +245,7 @@ class Stage:
                 observation, *_ = check_step(label, env.step(action))
         except ContractError:
             raise
-        except Exception as error:
+        except _OWN as error:
             return self._refuse(request, env, _text(error))
         if request.expected is not None and observation != request.expected:
             why = "its worker process was lost, and the same seeds and actions lead to another state"
@@ -260,13 +263,18 @@ class Stage:
         if request.number in self._lost:
             return Outcome(error=self._lost[request.number])
         label, env, observation = self._seats[request.number]
-        parsed = parse_response(
-            request.text,
-            env.match_action,
-            think=self._reading.think,
-            separator=self._reading.separator,
-            max_actions=request.max_actions,
-        )
+        try:
+            parsed = parse_response(
+                request.text,
+                env.match_action,
+                think=self._reading.think,
+                separator=self._reading.separator,
+                max_actions=request.max_actions,
+            )
+        except ContractError:
+            raise
+        except _OWN as error:
+            return Outcome(observation=observation, error=_text(error))
         actions = tuple(check_action(label, env, action) for action in parsed.actions)
         turn = Outcome(parsed.thought, actions, parsed.format_valid, observation=observation)
         for action in actions:
@@ -275,7 +283,7 @@ class Stage:
                 observation, reward, terminated, truncated, info = check_step(label, env.step(action))
             except ContractError:
                 raise
-            except Exception as error:  # an environment's own failure must not kill the run
+            except _OWN as error:
                 turn = dataclasses.replace(turn, error=_text(error))
                 break
             turn = dataclasses.replace(
@@ -304,5 +312,5 @@ def _text(error: BaseException) -> str:
 
 
 def _close(env: TextEnvironment) -> None:
-    with contextlib.suppress(Exception):  # its episode is over; whatever it has to say changes nothing
+    with contextlib.suppress(*_OWN):  # its episode is over; whatever it has to say changes nothing
         env.close()

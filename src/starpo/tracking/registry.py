@@ -1,7 +1,8 @@
 """The MLflow Model Registry: which policy of an environment is the candidate and which the champion.
 
-The registered model is called ``starpo-<environment>``. ``candidate`` is the last policy of the newest finished
-training; ``champion`` is the one that the scheduled evaluation has promoted.
+The registered model is called ``starpo-<environment>``, that of ``lakes:Frozen`` is ``starpo-lakes-Frozen``.
+``candidate`` is the last policy of the newest finished training; ``champion`` is the one that the scheduled evaluation
+has promoted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starpo.errors import UserError
+from starpo.run_paths import in_names
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -43,7 +45,7 @@ def register(
     """A version for a logged model, the existing one if there is one; returns the version."""
     from mlflow.exceptions import MlflowException  # noqa: PLC0415
 
-    name = _PREFIX + environment
+    name = _model(environment)
     try:
         client.get_registered_model(name)
     except MlflowException:
@@ -61,7 +63,7 @@ def register(
 
 def version_of(client: MlflowClient, environment: str, run: str, iteration: int) -> str | None:
     """The registered version of a run's policy; None if it was never registered."""
-    for known in client.search_model_versions(f"name = '{_PREFIX}{environment}'"):
+    for known in client.search_model_versions(f"name = '{_model(environment)}'"):
         if (known.tags.get("run"), known.tags.get("iteration")) == (run, str(iteration)):
             return str(known.version)
     return None
@@ -69,7 +71,7 @@ def version_of(client: MlflowClient, environment: str, run: str, iteration: int)
 
 def set_alias(client: MlflowClient, environment: str, alias: str, version: str) -> None:
     """Let ``alias`` name ``version``; the version that had it loses it."""
-    client.set_registered_model_alias(_PREFIX + environment, alias, version)
+    client.set_registered_model_alias(_model(environment), alias, version)
 
 
 def find(client: MlflowClient, alias: str, environment: str | None = None) -> RegisteredPolicy:
@@ -82,13 +84,17 @@ def find(client: MlflowClient, alias: str, environment: str | None = None) -> Re
     known = sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
     if environment is None and len(known) == 1:
         environment = known[0]
-    if environment is None or environment not in known:
+    if environment is None or in_names(environment) not in known:
         if not known:
             raise UserError(f"no policy is registered as {alias!r}; finish a training first: make train")
         wanted = f"for environment {environment!r}" if environment else "without a named environment"
         raise UserError(f"no {alias!r} {wanted}; there is one for: {', '.join(known)}")
-    version = client.get_model_version_by_alias(_PREFIX + environment, alias)
+    version = client.get_model_version_by_alias(_model(environment), alias)
     return _policy(environment, version)
+
+
+def _model(environment: str) -> str:
+    return _PREFIX + in_names(environment)
 
 
 def _policy(environment: str, version: Any) -> RegisteredPolicy:
