@@ -80,7 +80,7 @@ class PromptSet:
 
 #: The embedded policy is shown these lines; other lakes of the same size are the same maps without them.
 _SEEN: Final = {"coordinates": True, "surroundings": True}
-#: Tasks whose sets are files: every suite of the configurations that come with the project but the shops'.
+#: Tasks whose sets are files: every suite of the configurations that come with the project.
 SHIPPED: Final = (
     *(
         PromptSet(name, arguments, split)
@@ -90,6 +90,8 @@ SHIPPED: Final = (
             ("bandit", {}),
             ("sokoban", {}),
             ("sokoban_paper", {}),
+            ("webshop_easy", {}),
+            ("webshop", {}),
         )
         for split in (Split.VALIDATION, Split.TEST)
     ),
