@@ -42,7 +42,7 @@ smollm2: env
 train: env
 	@$(BIN)/kedro run --pipeline=train_starpo_s
 
-## make study      studies/starpo: StarPO against StarPO-S, an hour and a half; goes on where it stopped
+## make study      studies/starpo: StarPO against StarPO-S, two hours of processor time; goes on where it stopped
 study: env
 	@PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro studies/starpo/dvc.yaml
 
