@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from builders import PROJECT
@@ -123,6 +125,16 @@ def test_fewer_groups_and_iterations_are_sampled_when_asked(root: Path) -> None:
     sampled = sample_run(run, iterations=2, groups=1)
     assert [len(each["groups"]) for each in sampled["iterations"]] == [1, 1]
     assert sampled["iterations"][0]["of"] == 2
+
+
+def test_the_empty_tables_of_a_run_that_stopped_are_passed_over(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root, tmp_path, dirs_exist_ok=True)
+    run = next(iter(families_of(_runs(tmp_path)))).runs[0]
+    for layer in ("02_rollouts", "03_scored"):
+        path = tmp_path / "data" / layer / run.name / "iter_0001.parquet"
+        pq.write_table(pq.read_table(path).slice(0, 0), path)
+    sampled = sample_run(run, iterations=2, groups=1)
+    assert [each["iteration"] for each in sampled["iterations"]] == [0]
 
 
 def test_the_same_prompts_are_shown_under_the_first_and_the_best_policy(root: Path) -> None:

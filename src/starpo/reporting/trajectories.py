@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
 from starpo.errors import UserError
 from starpo.learning.policy import Policy
@@ -39,9 +40,12 @@ def sample_run(run: Run, *, iterations: int, groups: int) -> dict[str, Any]:
 
 
 def _played(run: Run) -> list[int]:
-    """Iterations with rollouts and scores."""
+    """Iterations with rollouts and scores; after a run has stopped its tables are empty."""
     folders = [run.root / "data" / layer / run.name for layer in ("02_rollouts", "03_scored")]
-    found = [{int(path.stem[5:]) for path in folder.glob("iter_*.parquet")} for folder in folders]
+    found = [
+        {int(path.stem[5:]) for path in folder.glob("iter_*.parquet") if pq.read_metadata(path).num_rows}
+        for folder in folders
+    ]
     return sorted(found[0] & found[1] & set(run.iterations))
 
 
