@@ -136,7 +136,9 @@ def test_leaked_test_instances_are_rejected_with_the_remedy(root: Path) -> None:
 
 
 def test_a_run_in_alarm_by_every_indicator_passes_the_gate(root: Path) -> None:
-    limits = yaml.safe_load((SOURCE / "conf/base/parameters_monitor.yml").read_text())["monitor"]["indicators"]
+    limits = yaml.safe_load((SOURCE / "conf/base/parameters_monitor.yml").read_text())["monitor"][
+        "indicators"
+    ]
     stages = {f"monitor_{name}": 2.0 for name in limits} | {"monitor": 2.0, "monitor_approx_loss": 2.0}
     assert "monitor_thought_distinct_share" in stages
     gate(root, "metrics").validate(metrics() | stages)
