@@ -21,6 +21,7 @@ from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
 from starpo.parameters import Resolved, merge, resolve_parameters
 from starpo.preflight import check_before_work
+from starpo.run_paths import Source, newest_source
 from starpo.settings import CONFIG_LOADER_ARGS
 
 ENVIRONMENTS = sorted(path.name for path in (SOURCE / "conf").iterdir() if list(path.glob("parameters*.yml")))
@@ -375,6 +376,12 @@ def test_a_stage_without_a_source_names_the_stage_to_run_first(
     message = raised_message(UserError, lambda: resolved(tmp_path, pipeline=pipeline))
     assert f"--pipeline={remedy}`" in message
     assert "bandit" in message
+
+
+def test_the_newest_policy_of_a_users_environment_is_found_under_the_name_of_its_runs(tmp_path: Path) -> None:
+    (tmp_path / "data/06_models/train_starpo_s-lakes-Frozen-seed0/policy_0002").mkdir(parents=True)
+    found = newest_source(tmp_path, "policy", "lakes:Frozen")
+    assert found == Source("train_starpo_s-lakes-Frozen-seed0", 2)
 
 
 def test_a_badly_written_source_is_refused(tmp_path: Path) -> None:

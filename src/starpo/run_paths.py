@@ -86,7 +86,7 @@ def newest_source(root: Path, what: str, environment: str) -> Source | None:
     candidates = []
     for path in (root / folder).glob("*"):
         found = _iterations(root, path.name, what)
-        if found and f"-{environment}-" in f"-{path.name}-" and not path.name.startswith("base-"):
+        if found and f"-{in_names(environment)}-" in f"-{path.name}-" and not path.name.startswith("base-"):
             candidates.append((path.stat().st_mtime, path.name, found[-1]))
     if not candidates:
         return None

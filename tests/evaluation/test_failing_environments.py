@@ -33,7 +33,7 @@ class Fragile(TextEnvironment):
 
     def fail(self, at: str, draw: np.random.Generator) -> None:
         if at == self.at and draw.random() < self.share:
-            raise {"RuntimeError": RuntimeError, "KeyError": KeyError, "OSError": OSError}[self.kind](
+            raise {"RuntimeError": RuntimeError, "KeyError": KeyError, "OSError": OSError, "SystemExit": SystemExit}[self.kind](
                 "broken"
             )
 

@@ -46,6 +46,6 @@ def _succeeds(env: TextEnvironment, instance_seed: int, dynamics_seed: int, plan
             _, _, terminated, truncated, info = env.step(action)
             if terminated or truncated:
                 break
-    except Exception:  # an environment's own failure is no success
+    except (Exception, SystemExit):  # an environment's own failure is no success
         return False
     return bool(plan) and bool(info["success"])

@@ -157,7 +157,7 @@ def _distinct(wanted: PromptSet) -> Iterator[Instance]:
             return
         except (ContractError, UserError):
             raise
-        except Exception as error:  # the environment's own failure costs a prompt, not the run
+        except (Exception, SystemExit) as error:  # the environment's own failure costs a prompt, not the run
             failed, in_a_row = failed + 1, in_a_row + 1
             what = f"{type(error).__name__}: {'; '.join([str(error), *getattr(error, '__notes__', [])])}"
             if in_a_row > MAX_FAILURES:

@@ -50,7 +50,7 @@ def replay(env: TextEnvironment, episode: Episode) -> Replay:
         observation, _ = env.reset(
             seed=episode.instance_seed, options={"dynamics_seed": episode.dynamics_seed}
         )
-    except Exception:  # it worked when the episode was recorded
+    except (Exception, SystemExit):  # it worked when the episode was recorded
         return Replay("", (), lucky=False, faithful=False)
     untouched = env.dynamics.bit_generator.state
     start = state = state_of(env, observation)
@@ -64,7 +64,7 @@ def replay(env: TextEnvironment, episode: Episode) -> Replay:
                 steps.append(Step(number, action, state, after, bool(info["effective"])))
                 state = after
             faithful &= observation == turn.next_observation or not turn.executed
-    except Exception:  # it ended earlier or failed otherwise than when it was recorded
+    except (Exception, SystemExit):  # it ended earlier or failed otherwise than when it was recorded
         faithful = False
     return Replay(start, tuple(steps), env.dynamics.bit_generator.state != untouched, faithful)
 
