@@ -378,9 +378,11 @@ def test_a_stage_without_a_source_names_the_stage_to_run_first(
     assert "bandit" in message
 
 
-def test_the_newest_policy_of_a_users_environment_is_found_under_the_name_of_its_runs(tmp_path: Path) -> None:
-    (tmp_path / "data/06_models/train_starpo_s-lakes-Frozen-seed0/policy_0002").mkdir(parents=True)
-    found = newest_source(tmp_path, "policy", "lakes:Frozen")
+def test_the_newest_source_of_a_users_environment_is_found_under_the_name_of_its_runs(tmp_path: Path) -> None:
+    folder = tmp_path / "data/02_rollouts/train_starpo_s-lakes-Frozen-seed0"
+    folder.mkdir(parents=True)
+    (folder / "iter_0002.parquet").touch()
+    found = newest_source(tmp_path, "rollouts", "lakes:Frozen")
     assert found == Source("train_starpo_s-lakes-Frozen-seed0", 2)
 
 

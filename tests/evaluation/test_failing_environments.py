@@ -33,9 +33,12 @@ class Fragile(TextEnvironment):
 
     def fail(self, at: str, draw: np.random.Generator) -> None:
         if at == self.at and draw.random() < self.share:
-            raise {"RuntimeError": RuntimeError, "KeyError": KeyError, "OSError": OSError, "SystemExit": SystemExit}[self.kind](
-                "broken"
-            )
+            raise {
+                "RuntimeError": RuntimeError,
+                "KeyError": KeyError,
+                "OSError": OSError,
+                "SystemExit": SystemExit,
+            }[self.kind]("broken")
 
     def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
         number = int(instance.integers(10**6))
@@ -75,7 +78,7 @@ def reference(name: str, **arguments: Any) -> dict[str, Any]:
     return suite_reference(f"{__name__}:{name}", arguments, instances, LIMITS, suite="suite", seed=0)
 
 
-@pytest.mark.parametrize("kind", ["RuntimeError", "KeyError", "OSError"])
+@pytest.mark.parametrize("kind", ["RuntimeError", "KeyError", "OSError", "SystemExit"])
 def test_a_prompt_that_fails_is_left_out_and_the_others_fill_the_suite(kind: str, caplog) -> None:
     found = prompts_of(at="instance", share=0.2, kind=kind)
     assert len({each.observation for each in found}) == 20

@@ -100,7 +100,7 @@ def draw_instance(env: TextEnvironment, *, split: Split, key: SeedKey) -> Instan
         seed = dataclasses.replace(key, purpose=Purpose.INSTANCE, member=0, turn=0, attempt=attempt).integer()
         try:
             observation, _ = check_reset(type(env).__name__, env.reset(seed=seed))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             error.add_note(f"reset(seed={seed})")
             raise
         if split_of_environment(env, observation) is wanted:
