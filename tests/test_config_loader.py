@@ -80,6 +80,29 @@ def test_a_sound_configuration_loads_as_with_kedro_s_own_loader(conf: Path) -> N
         loader(conf)["catalog"]
 
 
+def test_arguments_in_base_go_with_the_name_that_a_folder_replaces(conf: Path) -> None:
+    (conf / "base/parameters_task.yml").write_text(
+        "environment: {name: lake, arguments: {size: 4}, mixture: [{name: lake, weight: 1}], workers: 2}\n"
+        "algorithm: {estimator: gae, estimator_parameters: {lam: 1.0}, policy_loss_parameters: {clip_low: 0.2}}\n"
+        "evaluation: {suites: {other: {environment: lake, arguments: {size: 8}, prompts: 8}}}\n"
+    )
+    (conf / "local/parameters_mine.yml").write_text(
+        "environment: {name: mine:Task, arguments: {depth: 2}}\n"
+        "algorithm: {estimator: grpo}\n"
+        "evaluation: {suites: {other: {environment: sokoban}}}\n"
+    )
+    loaded = loader(conf)["parameters"]
+    mine = {"name": "mine:Task", "arguments": {"depth": 2}, "mixture": None, "workers": 2}
+    assert loaded["environment"] == mine
+    assert loaded["algorithm"]["estimator_parameters"] == {}
+    assert loaded["algorithm"]["policy_loss_parameters"] == {"clip_low": 0.2}
+    assert loaded["evaluation"]["suites"]["other"] == {
+        "environment": "sokoban",
+        "arguments": {},
+        "prompts": 8,
+    }
+
+
 NAMES = st.text("abcdefgh_", min_size=1, max_size=5)
 
 

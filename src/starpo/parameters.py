@@ -105,6 +105,7 @@ _ARGUMENTS_OF = {
     "estimator": "estimator_parameters",
     "policy_loss": "policy_loss_parameters",
     "name": "arguments",
+    "environment": "arguments",
 }
 
 
