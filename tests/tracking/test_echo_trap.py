@@ -96,6 +96,13 @@ def test_a_lower_layers_indicator_is_switched_off_by_null():
     assert "monitor_entropy_rise" not in stages(watch(course(), config))
 
 
+def test_success_cannot_be_made_to_watch_something_else():
+    limits = CONFIG.model_dump()
+    limits["indicators"]["success"]["metric"] = "entropy"
+    with pytest.raises(ValidationError, match="watches success alone"):
+        MonitorConfig.model_validate(limits)
+
+
 def test_one_indicator_alone_makes_no_verdict():
     state = watch(course(success=[0.3] * 40, entropy=then(0.5, 0.02)), CONFIG)
     assert state.verdict.stage == "quiet"

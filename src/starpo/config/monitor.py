@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -12,10 +12,10 @@ from starpo.config.section import Section
 class Threshold(Section):
     """When an indicator of collapse warns: its moving average relative to the run's own beginning."""
 
-    UNWRITTEN: ClassVar[frozenset[str]] = frozenset({"metric"})
+    UNWRITTEN = frozenset({"metric"})
 
     metric: str | None = None
-    """Metric of an iteration that is watched; null: the one that the indicator is named after."""
+    """Metric of an iteration, at least 0, that is watched; null: the one that the indicator is named after."""
     side: Literal["below", "above"]
     """On which side of the limits it is bad."""
     warning: float = Field(gt=0)
@@ -68,4 +68,8 @@ class MonitorConfig(Section):
     def _success_is_watched(self) -> MonitorConfig:
         if "success" not in self.indicators:
             raise ValueError("indicators must hold 'success', which the others are judged by")
+        if self.indicators["success"].metric not in {None, "success"}:
+            raise ValueError(
+                "the indicator 'success' watches success alone; give another metric another name"
+            )
         return self
