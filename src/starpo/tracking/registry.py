@@ -86,7 +86,12 @@ def find(client: MlflowClient, alias: str, environment: str | None = None) -> Re
         environment = known[0]
     if environment is None or in_names(environment) not in known:
         if not known:
-            raise UserError(f"no policy is registered as {alias!r}; finish a training first: make train")
+            remedy = (
+                "name one: starpo champion set RUN@ITERATION"
+                if alias == CHAMPION
+                else "finish a training: make train"
+            )
+            raise UserError(f"no policy is registered as {alias!r}; {remedy}")
         wanted = f"for environment {environment!r}" if environment else "without a named environment"
         raise UserError(f"no {alias!r} {wanted}; there is one for: {', '.join(known)}")
     version = client.get_model_version_by_alias(_model(environment), alias)
