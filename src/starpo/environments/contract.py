@@ -10,6 +10,8 @@ import numpy as np
 
 from starpo.environments.base import TextEnvironment
 
+#: An environment's own failures, which end an episode and not the run; ``sys.exit`` raises what is no ``Exception``.
+OWN_FAILURES: Final = (Exception, SystemExit)
 #: Sums of float32 rewards differ from the exact return by less than this.
 RETURN_TOLERANCE: Final = 1e-6
 #: Steps of the trial episode; enough to end most episodes and to meet every kind of step otherwise.

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import ContractError, check_reset
+from starpo.environments.contract import OWN_FAILURES, ContractError, check_reset
 from starpo.seeds import Purpose, SeedKey
 
 
@@ -100,7 +100,7 @@ def draw_instance(env: TextEnvironment, *, split: Split, key: SeedKey) -> Instan
         seed = dataclasses.replace(key, purpose=Purpose.INSTANCE, member=0, turn=0, attempt=attempt).integer()
         try:
             observation, _ = check_reset(type(env).__name__, env.reset(seed=seed))
-        except (Exception, SystemExit) as error:
+        except OWN_FAILURES as error:
             error.add_note(f"reset(seed={seed})")
             raise
         if split_of_environment(env, observation) is wanted:

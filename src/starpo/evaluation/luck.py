@@ -8,6 +8,7 @@ from typing import Final
 
 from starpo.environments.bandit import Bandit
 from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import OWN_FAILURES
 from starpo.environments.frozen_lake import FrozenLake
 from starpo.environments.frozen_lake_solver import chance_of
 from starpo.evaluation.trajectories import Episode
@@ -46,6 +47,6 @@ def _succeeds(env: TextEnvironment, instance_seed: int, dynamics_seed: int, plan
             _, _, terminated, truncated, info = env.step(action)
             if terminated or truncated:
                 break
-    except (Exception, SystemExit):  # an environment's own failure is no success
+    except OWN_FAILURES:  # an environment's own failure is no success
         return False
     return bool(plan) and bool(info["success"])

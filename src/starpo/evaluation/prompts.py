@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import ContractError
+from starpo.environments.contract import OWN_FAILURES, ContractError
 from starpo.environments.registry import canonical, make
 from starpo.environments.splits import Instance, NoInstanceError, Split, draw_instance, split_of_environment
 from starpo.errors import UserError
@@ -157,7 +157,7 @@ def _distinct(wanted: PromptSet) -> Iterator[Instance]:
             return
         except (ContractError, UserError):
             raise
-        except (Exception, SystemExit) as error:  # the environment's own failure costs a prompt, not the run
+        except OWN_FAILURES as error:  # the environment's own failure costs a prompt, not the run
             failed, in_a_row = failed + 1, in_a_row + 1
             what = f"{type(error).__name__}: {'; '.join([str(error), *getattr(error, '__notes__', [])])}"
             if in_a_row > MAX_FAILURES:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import ContractError
+from starpo.environments.contract import OWN_FAILURES, ContractError
 from starpo.environments.registry import make
 from starpo.environments.solvers import Expectation, Limits, Solves, best_play, random_actions
 from starpo.environments.splits import Instance
@@ -145,7 +145,7 @@ def _begins(
     options = None if dynamics_seed is None else {"dynamics_seed": dynamics_seed}
     try:
         env.reset(seed=instance.seed, options=options)
-    except (Exception, SystemExit) as error:  # an environment's own failure must not kill the run
+    except OWN_FAILURES as error:  # an environment's own failure must not kill the run
         failures.append(f"reset(seed={instance.seed}): {type(error).__name__}: {error}")
         return False
     return True
@@ -156,7 +156,7 @@ def _optimum(env: TextEnvironment, limits: Limits, failures: list[str]) -> Expec
         return best_play(env, limits)
     except ContractError:
         raise
-    except (Exception, SystemExit) as error:
+    except OWN_FAILURES as error:
         if isinstance(env, Solves):  # a user's own solver
             failures.append(f"optimal_actions: {type(error).__name__}: {error}")
         elif not isinstance(error, RuntimeError):  # a room with too many states to search
@@ -197,10 +197,7 @@ def _simulate(
                 _, reward, terminated, truncated, info = env.step(action)
             except NotImplementedError:
                 return None
-            except (
-                Exception,
-                SystemExit,
-            ):  # an environment's own failure ends the episode, as it does in a rollout
+            except OWN_FAILURES:  # an environment's own failure ends the episode, as it does in a rollout
                 break
             returns[number] += reward
             success[number] = info["success"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import OWN_FAILURES
 from starpo.environments.frozen_lake import FrozenLake
 from starpo.environments.frozen_lake_solver import as_lake
 from starpo.environments.sokoban import Sokoban
@@ -50,7 +51,7 @@ def replay(env: TextEnvironment, episode: Episode) -> Replay:
         observation, _ = env.reset(
             seed=episode.instance_seed, options={"dynamics_seed": episode.dynamics_seed}
         )
-    except (Exception, SystemExit):  # it worked when the episode was recorded
+    except OWN_FAILURES:  # it worked when the episode was recorded
         return Replay("", (), lucky=False, faithful=False)
     untouched = env.dynamics.bit_generator.state
     start = state = state_of(env, observation)
@@ -64,7 +65,7 @@ def replay(env: TextEnvironment, episode: Episode) -> Replay:
                 steps.append(Step(number, action, state, after, bool(info["effective"])))
                 state = after
             faithful &= observation == turn.next_observation or not turn.executed
-    except (Exception, SystemExit):  # it ended earlier or failed otherwise than when it was recorded
+    except OWN_FAILURES:  # it ended earlier or failed otherwise than when it was recorded
         faithful = False
     return Replay(start, tuple(steps), env.dynamics.bit_generator.state != untouched, faithful)
 

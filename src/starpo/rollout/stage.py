@@ -10,11 +10,18 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from starpo.agent.parser import parse_response
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import ContractError, check_action, check_reset, check_step, plain_info
+from starpo.environments.contract import (
+    OWN_FAILURES,
+    ContractError,
+    check_action,
+    check_reset,
+    check_step,
+    plain_info,
+)
 from starpo.environments.registry import Recipe
 from starpo.environments.splits import Instance, NoInstanceError, Split, draw_instance
 from starpo.errors import UserError
@@ -134,9 +141,6 @@ class Outcome:
     """Type and message of the exception that ended the episode; what was done before it stands."""
 
 
-#: An environment's own failures, which must not kill the run; ``sys.exit`` is one that is no ``Exception``.
-_OWN: Final = (Exception, SystemExit)
-
 Answer = Instance | Opening | Outcome | Failure | None
 Pulse = Callable[[str, Outcome | None], None]
 """Called before each call into an environment with ``build``, ``reset`` or ``step`` and the turn so far."""
@@ -212,7 +216,7 @@ class Stage:
             return task.recipe.build()
         except UserError:
             raise
-        except _OWN as error:
+        except OWN_FAILURES as error:
             raise UserError(
                 f"environment {task.label!r} cannot be built: {_text(error)}. Mend its arguments or what it needs"
             ) from error
@@ -229,7 +233,7 @@ class Stage:
             raise UserError(f"environment {request.task.label!r}: {error}") from None
         except ContractError:
             raise
-        except _OWN as error:
+        except OWN_FAILURES as error:
             return Failure("; ".join([_text(error), *getattr(error, "__notes__", [])]))
 
     def _open(self, request: Open) -> Opening | Failure:
@@ -245,7 +249,7 @@ class Stage:
                 observation, *_ = check_step(label, env.step(action))
         except ContractError:
             raise
-        except _OWN as error:
+        except OWN_FAILURES as error:
             return self._refuse(request, env, _text(error))
         if request.expected is not None and observation != request.expected:
             why = "its worker process was lost, and the same seeds and actions lead to another state"
@@ -273,7 +277,7 @@ class Stage:
             )
         except ContractError:
             raise
-        except _OWN as error:
+        except OWN_FAILURES as error:
             return Outcome(observation=observation, error=_text(error))
         actions = tuple(check_action(label, env, action) for action in parsed.actions)
         turn = Outcome(parsed.thought, actions, parsed.format_valid, observation=observation)
@@ -283,7 +287,7 @@ class Stage:
                 observation, reward, terminated, truncated, info = check_step(label, env.step(action))
             except ContractError:
                 raise
-            except _OWN as error:
+            except OWN_FAILURES as error:
                 turn = dataclasses.replace(turn, error=_text(error))
                 break
             turn = dataclasses.replace(
@@ -312,5 +316,5 @@ def _text(error: BaseException) -> str:
 
 
 def _close(env: TextEnvironment) -> None:
-    with contextlib.suppress(*_OWN):  # its episode is over; whatever it has to say changes nothing
+    with contextlib.suppress(*OWN_FAILURES):  # its episode is over; whatever it has to say changes nothing
         env.close()

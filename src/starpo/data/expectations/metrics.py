@@ -34,9 +34,8 @@ def bounds(metrics: Mapping[str, Any], expected: Expected) -> dict[str, tuple[fl
         "explained_variance": (-inf, 1.0 + _ROUNDING),
     }
     for name in metrics:
-        if (
-            name.partition("_")[0] == "monitor"
-        ):  # an indicator's stage, quiet (0) to alarm (2), whatever it measures
+        # An indicator's stage, quiet (0) to alarm (2), whatever its name says that it measures.
+        if name.partition("_")[0] == "monitor":
             known[name] = (0.0, 2.0)
         elif name.endswith("_loss"):
             known[name] = (-limits.max_loss, limits.max_loss)
