@@ -6,7 +6,6 @@ Prints one JSON object. Usage: ``python learner_peak.py FOLDER CHECKPOINTING``.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from builders import PROJECT, algorithm, learner_config, store
 from kedro.config import OmegaConfigLoader
+from process_memory import peak_bytes, resident_bytes
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from starpo.config.parameters import parse_parameters
@@ -66,11 +66,11 @@ def main(folder: Path, checkpointing: bool) -> dict[str, float]:
     learner = learner_config(micro_batch_tokens=TOKENS, mini_batches=1, gradient_checkpointing=checkpointing)
     import deepspeed  # noqa: F401 - its share of the process is not the learner's
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    before = resident_bytes()
     actor = Learner(policy, learner, algorithm(), temperature=1.0)
     actor.update(batch, seed=0, iteration=0)
     kept = (actor.weights(), actor.parts())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_bytes()
     assert kept
     loader = OmegaConfigLoader(conf_source=str(PROJECT / "conf"), env="smoke", **CONFIG_LOADER_ARGS)
     raw = dict(loader["parameters"])
