@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,9 @@ def configured(env: str | None = None) -> dict[str, Any]:
     return dict(loader["parameters"])
 
 
+SMOKE_CONFIG = configured("smoke")
+
+
 def nested(dotted: dict[str, Any]) -> dict[str, Any]:
     """``{"run.seed": 1}`` to ``{"run": {"seed": 1}}``, as ``--params`` does."""
     tree: dict[str, Any] = {}
@@ -90,6 +94,12 @@ def complaint(root: Path, **params: Any) -> str:
         check_before_work(root, resolved(root, params=params))
 
     return raised_message(UserError, check)
+
+
+def refusal(given: dict[str, Any]) -> str:
+    """Message about ``given`` on top of the smoke configuration, where its sections are read."""
+    merge(config := copy.deepcopy(SMOKE_CONFIG), given)
+    return raised_message(UserError, lambda: parse_parameters(config))
 
 
 @pytest.mark.parametrize("env", ENVIRONMENTS)
@@ -287,6 +297,73 @@ def test_no_number_of_any_section_may_be_infinite_or_none(tmp_path: Path, value:
     assert len(numbers) > 20
     for key in numbers:
         assert key in complaint(tmp_path, **{key: value})
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize("place", ["", ".deep", ".deep.0"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "environment.arguments",
+        "environment.mixture.0.arguments",
+        "evaluation.suites.test.arguments",
+        "algorithm.estimator_parameters",
+        "algorithm.policy_loss_parameters",
+    ],
+)
+def test_no_number_among_free_arguments_may_be_infinite_or_none(key: str, place: str, value: float) -> None:
+    free = {"mine": {"": value, ".deep": {"deep": value}, ".deep.0": {"deep": [value]}}[place]}
+    given: dict[str, Any] = nested({key: free})
+    if "mixture" in key:
+        given = {
+            "environment": {
+                "arguments": None,
+                "mixture": [{"name": "bandit", "weight": 1, "arguments": free}],
+            }
+        }
+    if "suites" in key:
+        given["evaluation"]["suites"]["test"]["environment"] = "bandit"
+    message = refusal(given)
+    assert f"  {key}.mine{place} = {value}: Input should be a finite number" in message
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_no_truth_value_is_taken_for_a_number_of_any_section(value: bool) -> None:
+    plain = flatten(parse_parameters(SMOKE_CONFIG).model_dump())
+    numbers = {
+        ".".join(key)
+        for key, held in plain.items()
+        if isinstance(held, int | float) and not isinstance(held, bool) and "parameters" not in key[-2]
+    }
+    assert len(numbers) > 70
+    listed = {
+        "evaluation.temperatures": [value],
+        "learner.actor.betas": [value, 0.9],
+        "agent.context_turns": value,
+        "algorithm.value_clip": value,
+    }
+    for key, given in (dict.fromkeys(numbers, value) | listed).items():
+        message = refusal(nested({key: given}))
+        assert f"  {key}" in message, key
+        assert f" = {value}: " in message, key
+        # Where 0 or 1 is out of range as well, the range is what is said.
+        assert "true and false are no numbers" in message or "Input should be " in message, key
+
+
+def test_truth_values_stay_where_they_are_meant() -> None:
+    given = nested({"environment.arguments.any": [True, {"deep": False}], "agent.think": False})
+    merge(config := copy.deepcopy(SMOKE_CONFIG), given)
+    parsed = parse_parameters(config)
+    assert parsed.environment.arguments == {"any": [True, {"deep": False}]}
+    assert parsed.agent.think is False
+
+
+@pytest.mark.parametrize("key", ["run.seed", "evaluation.seed", "base_policy.seed", "learner.lora.seed"])
+def test_a_seed_is_one_word_of_a_seed_sequence(key: str) -> None:
+    merge(config := copy.deepcopy(SMOKE_CONFIG), nested({key: 2**32 - 1}))
+    parse_parameters(config)
+    for value in (-1, 2**32, 10**40):
+        assert f"{key} = {value}: Input should be" in refusal(nested({key: value}))
 
 
 @pytest.mark.parametrize("estimator", ["gae", "reinforce_plus_plus", "test_config:undeclared"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from starpo.config.section import Section
+from starpo.config.section import Section, Seed
 
 
 class WarmStartStage(Section):
@@ -29,7 +29,7 @@ class BasePolicyConfig(Section):
     path: str | None = None
     """A Hugging Face model directory, a GGUF file or ``package:NAME`` for the GGUF file inside an installed Python
     package; null: build and warm-start the embedded policy."""
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0
     """Seed of weights and demonstrations, apart from the run's seed so that runs share a base."""
     hidden_size: int = Field(64, gt=0)
     """Width."""

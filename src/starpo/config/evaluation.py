@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from starpo.config.environment import EnvironmentConfig
-from starpo.config.section import Arguments, Section, Temperature
+from starpo.config.section import Arguments, Section, Seed, Temperature
 
 
 class Suite(Section):
@@ -34,7 +34,7 @@ class Suite(Section):
 class EvaluationConfig(Section):
     """What is measured, when."""
 
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0
     """Chooses the prompts and the luck, common to all policies; independent of the run's seed."""
     every: int = Field(gt=0)
     """Iterations between periodic evaluations."""

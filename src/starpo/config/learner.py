@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from starpo.config.section import Section
+from starpo.config.section import Section, Seed
 
 
 class OptimizerConfig(Section):
@@ -35,7 +35,7 @@ class LoraConfig(Section):
     """Updates are scaled by alpha / rank."""
     target_modules: Literal["all-linear"] | list[str] = "all-linear"
     """Names of the adapted modules; ``all-linear``: every linear layer but the output head."""
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0
     """Seed of the initial adapters, apart from the run's seed."""
 
 

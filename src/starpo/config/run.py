@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from starpo.config.section import Section
+from starpo.config.section import Section, Seed
 
 
 class RunConfig(Section):
@@ -12,7 +12,7 @@ class RunConfig(Section):
 
     name: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     """Folder name of the run in every data layer; null: ``<pipeline>-<environment>-seed<seed>``."""
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0
     """Root of every random draw."""
     study: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     """Study that the run is part of: its runs are nested together in MLflow."""
