@@ -265,6 +265,10 @@ def test_merging_goes_key_by_key_and_copies() -> None:
         ({"algorithm.estimator_parameters.lamda": 1}, ["'lamda'", "lam"]),
         ({"algorithm.policy_loss": "ppo2"}, ["policy loss 'ppo2'", "ppo"]),
         ({"reward.terms.luck": {}}, ["reward term 'luck'", "environment"]),
+        (
+            {"monitor.indicators.return_std.metric": "retrun_std"},
+            ["monitor.indicators.return_std.metric", "'retrun_std'", "near it: return_std"],
+        ),
         ({"engine.device": "cuda"}, ["engine.device", "no GPU"]),
         ({"run.fork_from": "nobody@0003"}, ["nobody", "no policy here"]),
         ({"run.fork_from": "nobody@latest"}, ["nobody", "has no policy"]),

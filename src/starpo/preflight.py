@@ -1,4 +1,5 @@
-"""What is checked before any work: plug-ins by name, environment arguments, and a state to resume from."""
+"""What is checked before any work: plug-ins by name, environment arguments, what the monitor watches, and a
+state to resume from."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from starpo.parameters import Resolved
 from starpo.rollout.mixture import group_counts
 from starpo.rollout.vllm_engine import on_gpu
 from starpo.run_paths import MODELS
+from starpo.tracking.indicators import check_indicators
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ def check_before_work(root: Path, resolved: Resolved) -> MemoryEstimate | None:
     learner_device(parameters.learner)
     _check_environment("environment", parameters.environment)
     _check_shares(parameters)
+    check_indicators(parameters.monitor, parameters.environment)
     for name in parameters.evaluation.suites:
         task = parameters.evaluation.task(name, parameters.environment)
         _check_environment(f"evaluation.suites.{name}", task)
