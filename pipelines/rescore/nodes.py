@@ -11,7 +11,7 @@ from starpo.data.rescoring import compare_scores
 
 def compare_scorings(**tables: pa.Table) -> dict[str, Any]:
     """``before_0000``, ``after_0000`` and so on: one comparison per iteration, in order."""
-    numbers = sorted(name.removeprefix("before_") for name in tables if name.startswith("before_"))
+    numbers = sorted((name.removeprefix("before_") for name in tables if name.startswith("before_")), key=int)
     rows = [
         {"iteration": int(number)} | compare_scores(tables[f"before_{number}"], tables[f"after_{number}"])
         for number in numbers

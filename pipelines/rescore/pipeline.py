@@ -42,7 +42,7 @@ def _stored(source: Source) -> list[str]:
         {path.stem.removeprefix("iter_") for path in (Path(layer) / source.run).glob("iter_*.parquet")}
         for layer in (ROLLOUTS, SCORED)
     )
-    found = [number for number in sorted(played & scored) if int(number) <= source.iteration]
+    found = [number for number in sorted(played & scored, key=int) if int(number) <= source.iteration]
     if not found:
         raise UserError(
             f"run.source = {str(source)!r}: the run has no iteration with both rollouts and scores up to that one; "

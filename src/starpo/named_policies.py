@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from starpo.errors import UserError
-from starpo.learning.policy import MODEL, Policy
+from starpo.learning.policy import MODEL, Policy, policy_folders
 from starpo.run_paths import MODELS
 from starpo.runs import read_record
 from starpo.tracking.registry import ALIASES, find
@@ -35,7 +35,7 @@ def named_policy(root: Path, name: str, environment: str | None = None) -> Polic
         policy = Policy.open(folder / f"policy_{int(iteration):04d}")
         policy.model_directory  # noqa: B018 - refuses pruned weights with a remedy
         return policy
-    stored = [path for path in sorted(folder.glob("policy_*")) if (path / MODEL).exists()]
+    stored = [path for path in policy_folders(folder).values() if (path / MODEL).exists()]
     if not stored:
         raise UserError(f"run {run!r} has no stored policy in {folder}")
     return Policy.open(stored[-1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.config.identity import fingerprint
 from starpo.config.parameters import Parameters
 from starpo.errors import UserError
-from starpo.learning.policy import Policy
+from starpo.learning.policy import Policy, policy_folders
 
 RECORDS, ROLLOUTS, SCORED, UPDATES = "data/00_runs", "data/02_rollouts", "data/03_scored", "data/05_updates"
 MODELS, EVALUATION, REPORTING = "data/06_models", "data/07_evaluation", "data/08_reporting"
@@ -25,8 +24,6 @@ STAGES = {
     "reward": "rollouts",
     "rescore": "rollouts",
 }
-
-_POLICY = re.compile(r"policy_(\d{4,})$")
 
 
 @dataclass(frozen=True)
@@ -97,8 +94,8 @@ def newest_source(root: Path, what: str, environment: str) -> Source | None:
 def _iterations(root: Path, run: str, what: str) -> list[int]:
     """Iterations for which ``run`` has what is asked for, rising."""
     if what == "policy":
-        policies = [path for path in (root / MODELS / run).glob("policy_*") if _POLICY.search(path.name)]
-        return sorted(int(path.name[-4:]) for path in policies if _has_model(path))
+        policies = policy_folders(root / MODELS / run)
+        return [iteration for iteration, path in policies.items() if _has_model(path)]
     folder = root / (ROLLOUTS if what == "rollouts" else SCORED) / run
     found = sorted(int(path.stem.removeprefix("iter_")) for path in folder.glob("iter_*.parquet"))
     if what == "scored":

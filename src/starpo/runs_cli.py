@@ -185,13 +185,13 @@ def _done(root: Path, record: RunRecord) -> tuple[int, int]:
 def _summaries(root: Path, name: str) -> list[tuple[str, int, dict[str, Any]]]:
     """(suite, step, summary) by suite and step; an unreadable summary is left out, a listing goes on."""
     found = []
-    for path in sorted((root / "data" / "07_evaluation" / name).glob("*/step_*.json")):
+    for path in (root / "data" / "07_evaluation" / name).glob("*/step_*.json"):
         try:
             summary = json.loads(path.read_text(encoding="utf-8"))
             found.append((path.parent.name, int(path.stem.removeprefix("step_")), dict(summary)))
         except (OSError, ValueError, TypeError):
             continue
-    return found
+    return sorted(found, key=lambda one: one[:2])
 
 
 def _last_success(root: Path, record: RunRecord) -> str:

@@ -76,6 +76,14 @@ def test_a_collapse_is_dated_by_the_monitor(tmp_path: Path) -> None:
     assert cell.lead_times["return_std"] is None, "it never warned"
 
 
+def test_the_first_and_the_last_policy_are_told_by_number(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [0.5] * 20, solved=(1, 2))
+    for step, won in ((10000, 4), (9999, 3)):
+        _evaluate(tmp_path / "data/07_evaluation" / run.name / "test-t1_0", step, won)
+    cell, _ = summarise(run, **CELL)
+    assert (cell.success["test-t1_0"].before, cell.success["test-t1_0"].after) == (0.25, 1.0)
+
+
 def test_a_cell_that_is_not_finished_or_of_another_run_is_refused(tmp_path: Path) -> None:
     run = run_of(tmp_path, [0.5] * 3, state="killed")
     with pytest.raises(UserError, match="killed"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from kedro.framework.hooks import hook_impl
 
 from starpo import parameters
@@ -23,13 +21,12 @@ class RetentionHooks:
         """Keep the last states, evaluated policies, and the one that the monitor may go back to."""
         if not dataset_names.POLICY.fullmatch(dataset_name):
             return
-        from starpo.learning.retention import evaluated_iterations, prune  # noqa: PLC0415
+        from starpo.learning.retention import evaluated_iterations, prune, stored_policies  # noqa: PLC0415
 
         current = parameters.current_parameters()
         models = self._run.root / MODELS / self._run.name
         good = None
         if current.monitor.action == "roll_back":
-            newest = max(models.glob("policy_*/manifest.json"))
-            good = json.loads(newest.read_text()).get("monitor", {}).get("good")
+            good = stored_policies(models)[-1].monitor.get("good")
         evaluated = set(evaluated_iterations(current))
         prune(models, keep_last=current.run.keep_last, keep_models=evaluated, keep_state=good)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import subprocess
@@ -95,8 +94,10 @@ class RunRecordHooks:
     def _stopped(self) -> bool:
         if self.record is None:
             return False
-        manifests = sorted((self.root / MODELS / self.name).glob("policy_*/manifest.json"))
-        return bool(manifests) and json.loads(manifests[-1].read_text())["status"] == "stopped"
+        from starpo.learning.retention import stored_policies  # noqa: PLC0415
+
+        policies = stored_policies(self.root / MODELS / self.name)
+        return bool(policies) and policies[-1].manifest["status"] == "stopped"
 
     def _end(self, catalog: Any, state: runs.State, message: str) -> None:
         for shared in ("engine", "learner"):

@@ -13,6 +13,7 @@ policy_0012/
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,6 +40,8 @@ ADAPTER_SETTINGS = "adapter/adapter_config.json"
 #: Folder of a frozen base.
 BASE = "base"
 SCHEMA_VERSION = 1
+
+_FOLDER = re.compile(r"policy_(\d{4,})")
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,12 @@ def _untrained(directory: Path) -> bool:
     """Whether no optimizer step was done yet, so that weights alone are the whole state."""
     policy = Policy.open(directory)
     return policy.manifest["status"] == "imported" and not policy.counters["actor_steps"]
+
+
+def policy_folders(models: Path) -> dict[int, Path]:
+    """Folders ``policy_NNNN`` under ``models`` by iteration, rising; their names rise with it up to 9999 only."""
+    numbered = ((_FOLDER.fullmatch(path.name), path) for path in models.glob("policy_*"))
+    return dict(sorted((int(match[1]), path) for match, path in numbered if match))
 
 
 def first_policy(policy: Policy) -> Policy:

@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 from starpo.algorithms.registry import estimator_needs
 from starpo.config.parameters import Parameters
-from starpo.learning.policy import MANIFEST, MODEL, PARTS, STATE_FILES, Policy
+from starpo.learning.policy import MANIFEST, MODEL, PARTS, STATE_FILES, Policy, policy_folders
 
 #: Bytes per sampled or context token in the Parquet tables of an iteration, as measured with zstd.
 BYTES_PER_TOKEN = 6
@@ -69,7 +69,7 @@ def last_complete(models: Path, iteration: int) -> Policy | None:
 
 def stored_policies(models: Path) -> list[Policy]:
     """The policies under ``models``, rising. A folder without a manifest is one that a run has gone back behind."""
-    return [Policy.open(path) for path in sorted(models.glob("policy_*")) if (path / MANIFEST).exists()]
+    return [Policy.open(path) for path in policy_folders(models).values() if (path / MANIFEST).exists()]
 
 
 def prune(models: Path, *, keep_last: int, keep_models: set[int], keep_state: int | None = None) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from starpo.errors import UserError
-from starpo.learning.policy import Policy
+from starpo.learning.policy import Policy, policy_folders
 from starpo.reporting.numbers import records, short, shorts
 from starpo.tracking.run_tables import Run
 from starpo.tracking.traces import own_info
@@ -166,7 +166,7 @@ def vocabulary(run: Run, ids: Iterable[int]) -> dict[str, str]:
 
 
 def _tokenizer(run: Run) -> Any:
-    for directory in sorted((Path(run.root) / "data" / "06_models" / run.name).glob("policy_*")):
+    for directory in policy_folders(Path(run.root) / "data" / "06_models" / run.name).values():
         try:
             return Policy.open(directory).tokenizer()
         except UserError:

@@ -160,10 +160,14 @@ def _outcomes(run: Run) -> CellOutcomes:
     before, after = {}, {}
     for suite in run.parameters["evaluation"]["final"]:
         for folder in sorted(layer.glob(f"{suite}-t*")):
-            steps = sorted(path for path in folder.glob("step_*.parquet") if re.search(r"_\d+$", path.stem))
+            steps = {
+                int(match[1]): path
+                for path in folder.glob("step_*.parquet")
+                if (match := re.search(r"_(\d+)$", path.stem))
+            }
             if len(steps) > 1:
-                before[folder.name] = Outcomes.of(read_table(steps[0], "turns"))
-                after[folder.name] = Outcomes.of(read_table(steps[-1], "turns"))
+                before[folder.name] = Outcomes.of(read_table(steps[min(steps)], "turns"))
+                after[folder.name] = Outcomes.of(read_table(steps[max(steps)], "turns"))
     if not after:
         raise UserError(f"{layer} holds no suite of evaluation.final at two policies; train the cell again")
     return CellOutcomes(before=before, after=after)
