@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 
 from starpo.environments.registry import make
+from starpo.errors import UserError
 
 NOT_A_NUMBER = float("nan")
 #: What YAML may hold.
@@ -17,7 +19,7 @@ VALUES: tuple[Any, ...] = (
 )
 ARGUMENTS = [
     (name, argument)
-    for name in ("bandit", "frozen_lake", "sokoban")
+    for name in ("bandit", "frozen_lake", "sokoban", "webshop")
     for argument in inspect.signature(type(make(name))).parameters
 ]
 
@@ -28,13 +30,14 @@ def test_a_value_is_refused_by_name_or_gives_an_environment_that_plays(name: str
     for value in VALUES:
         try:
             env = make(name, **{argument: value})
-        except ValueError as error:
+        except (ValueError, UserError) as error:
             refused += 1
             assert argument.removesuffix("s") in str(error), value
-            assert "allowed" in str(error), value
+            # A text may be the path of a file: what is there says the rest.
+            assert ("expected" if isinstance(error, UserError) else "allowed") in str(error), value
             continue
         env.reset(seed=0)
-        env.step(env.action_names[0])
+        env.step(env.random_action(np.random.default_rng(0)))
     assert refused > len(VALUES) / 2
 
 
@@ -46,6 +49,11 @@ def test_a_value_is_refused_by_name_or_gives_an_environment_that_plays(name: str
         ("frozen_lake", "coordinates"),
         ("frozen_lake", "surroundings"),
         ("sokoban", "coordinates"),
+        ("webshop", "weighted_goals"),
+        ("webshop", "show_attributes"),
+        ("webshop", "hints"),
+        ("webshop", "list_actions"),
+        ("webshop", "binary_reward"),
     ],
 )
 def test_a_switch_takes_no_text_whose_truth_would_be_the_opposite(name: str, argument: str) -> None:

@@ -330,8 +330,11 @@ def test_the_easy_shop_has_one_right_product_on_its_first_page():
     [
         ({"difficulty": "trivial"}, "difficulty is 'trivial', allowed: easy, normal, hard"),
         ({"goals": "both"}, "goals is 'both', allowed: synthetic, human"),
-        ({"page_size": 0}, "page_size is 0, allowed: 1 to 50"),
+        ({"page_size": 0}, "page_size is 0, allowed: whole numbers 1 to 50"),
         ({"products": 0}, "products is 0, allowed"),
+        ({"products": 1_200_001}, "products is 1200001, allowed in generated catalogues: 1 to 1200000"),
+        ({"products": float("nan"), "path": "somewhere"}, "products is nan, allowed: whole numbers from 1"),
+        ({"path": 5}, "path is 5, allowed: a file or folder"),
         ({"difficulty": "easy", "products": MAX_EASY + 1}, f"allowed for easy catalogues: 1 to {MAX_EASY}"),
         ({"difficulty": "easy", "products": 9, "goals": "human"}, "allowed for easy catalogues: synthetic"),
     ],

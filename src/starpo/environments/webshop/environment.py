@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from starpo.environments.arguments import check_switches, is_whole
 from starpo.environments.base import StepResult, TextEnvironment
 from starpo.environments.splits import Split, split_of
 from starpo.environments.webshop.actions import CLICK, SEARCH, SEARCH_PLACEHOLDER, Action, parse_action
@@ -93,8 +94,9 @@ class WebShop(TextEnvironment):
         Terminated by ``click[buy now]``. Limits on turns belong to the rollout.
 
     Arguments:
-        products: size of a generated catalogue; of given files, how many of the first to use (None: all).
-        seed: of a generated catalogue.
+        products: size of a generated catalogue, to 1,200,000; of given files, how many of the first to use (None:
+            all).
+        seed: of a generated catalogue, below 2^32.
         difficulty: of a generated catalogue: ``easy``, ``normal`` or ``hard``.
         path: WebShop's product file or the folder that holds it; None for a generated catalogue.
         goals: ``synthetic``, one per combination of options, or ``human``, as people write.
@@ -133,12 +135,33 @@ class WebShop(TextEnvironment):
         super().__init__()
         if goals not in ("synthetic", "human"):
             raise ValueError(f"WebShop: goals is {goals!r}, allowed: synthetic, human")
-        if difficulty not in set(Difficulty):
+        if difficulty not in list(Difficulty):
             raise ValueError(f"WebShop: difficulty is {difficulty!r}, allowed: {', '.join(Difficulty)}")
-        if not 1 <= page_size <= MAX_HITS:
-            raise ValueError(f"WebShop: page_size is {page_size!r}, allowed: 1 to {MAX_HITS}")
-        if products is not None and products < 1:
-            raise ValueError(f"WebShop: products is {products!r}, allowed: 1 or more, or null for all")
+        if not (is_whole(page_size) and 1 <= page_size <= MAX_HITS):
+            raise ValueError(f"WebShop: page_size is {page_size!r}, allowed: whole numbers 1 to {MAX_HITS}")
+        if not (is_whole(seed) and 0 <= seed < SEEDS):
+            raise ValueError(f"WebShop: seed is {seed!r}, allowed: whole numbers 0 to {SEEDS - 1}")
+        if not (path is None or (isinstance(path, str | Path) and str(path))):
+            raise ValueError(f"WebShop: path is {path!r}, allowed: a file or folder, or null to generate")
+        if products is not None and not (is_whole(products) and products >= 1):
+            raise ValueError(
+                f"WebShop: products is {products!r}, allowed: whole numbers from 1, or null for {DEFAULT_PRODUCTS} "
+                "generated ones or all of the files"
+            )
+        if path is None and products is not None and products > MAX_GENERATED:
+            raise ValueError(
+                f"WebShop: products is {products!r}, allowed in generated catalogues: 1 to {MAX_GENERATED}"
+            )
+        if not (catalogue is None or isinstance(catalogue, Catalogue)):
+            raise ValueError(f"WebShop: catalogue is {catalogue!r}, allowed: a Catalogue, or null")
+        check_switches(
+            "WebShop",
+            weighted_goals=weighted_goals,
+            show_attributes=show_attributes,
+            hints=hints,
+            list_actions=list_actions,
+            binary_reward=binary_reward,
+        )
         if catalogue is None:
             catalogue = (
                 _generated(products or DEFAULT_PRODUCTS, seed, Difficulty(difficulty), goals)
@@ -291,6 +314,12 @@ class WebShop(TextEnvironment):
 
 #: Products of a generated catalogue, as many as WebShop's small set.
 DEFAULT_PRODUCTS: Final = 1000
+
+#: Just beyond WebShop's full set of 1.18 million, which takes minutes and gigabytes (docs/webshop.md).
+MAX_GENERATED: Final = 1_200_000
+
+#: A larger seed would be two words of the ``numpy.random.SeedSequence`` that the size follows in.
+SEEDS: Final = 2**32
 
 _generated = lru_cache(maxsize=REMEMBERED_CATALOGUES)(generate_catalogue)
 _loaded = lru_cache(maxsize=REMEMBERED_CATALOGUES)(load_catalogue)
