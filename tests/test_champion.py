@@ -23,6 +23,8 @@ from starpo.champion import (
 from starpo.errors import UserError
 from starpo.learning.policy import MODEL
 
+RECORD = "starpo champion set lake@50 --env=study_lake"
+
 
 def outcomes(bits: np.ndarray, start: str = "seeds") -> Outcomes:
     packed = np.packbits(bits.astype(bool)).tobytes().hex()
@@ -49,7 +51,7 @@ def test_outcomes_come_back_from_json(bits):
     ("before", "after", "verdict"), [(0.9, 0.9, "same"), (0.9, 0.7, "worse"), (0.5, 0.8, "better")]
 )
 def test_a_verdict_needs_an_interval_without_zero(before, after, verdict):
-    (one,) = judge({"test-t0_5": outcomes(share(before))}, {"test-t0_5": outcomes(share(after))})
+    (one,) = judge({"test-t0_5": outcomes(share(before))}, {"test-t0_5": outcomes(share(after))}, RECORD)
     assert one.verdict == verdict
     assert one.difference == pytest.approx(share(after).mean() - share(before).mean())
     assert one.low <= one.difference <= one.high
@@ -58,16 +60,16 @@ def test_a_verdict_needs_an_interval_without_zero(before, after, verdict):
 def test_one_lost_prompt_is_no_drop():
     before, after = share(0.9), share(0.9)
     after[0] = False
-    assert judge({"s": outcomes(before)}, {"s": outcomes(after)})[0].verdict == "same"
+    assert judge({"s": outcomes(before)}, {"s": outcomes(after)}, RECORD)[0].verdict == "same"
 
 
 def test_only_common_suites_with_the_same_seeds_are_paired():
     before = {"a": outcomes(share(0.5)), "b": outcomes(share(0.5))}
-    assert [each.suite for each in judge(before, {"b": outcomes(share(0.5))})] == ["b"]
-    with pytest.raises(UserError, match="no suite in common: a, b against c"):
-        judge(before, {"c": outcomes(share(0.5))})
-    with pytest.raises(UserError, match="suite a: other prompts or seeds"):
-        judge(before, {"a": outcomes(share(0.5), start="others")})
+    assert [each.suite for each in judge(before, {"b": outcomes(share(0.5))}, RECORD)] == ["b"]
+    with pytest.raises(UserError, match=f"no suite in common: a, b against c; record anew: {RECORD}"):
+        judge(before, {"c": outcomes(share(0.5))}, RECORD)
+    with pytest.raises(UserError, match=f"suite a: other prompts or seeds.*{RECORD}"):
+        judge(before, {"a": outcomes(share(0.5), start="others")}, RECORD)
 
 
 def test_champions_of_several_environments_live_side_by_side(tmp_path: Path):
@@ -96,7 +98,9 @@ def test_the_champion_must_have_the_recorded_weights(tmp_path: Path):
         find_champion(tmp_path, "lake")
     (folder / MODEL).write_bytes(b"weights")
     (folder / "manifest.json").write_text(json.dumps({"schema_version": 1}))
-    with pytest.raises(UserError, match="this is not the champion"):
+    with pytest.raises(
+        UserError, match=f"this is not the champion.*starpo champion set lake@50 --env={champion().env}"
+    ):
         find_champion(tmp_path, "lake")
     assert find_champion(tmp_path, "lake", retrained=True).directory == folder
     write_champion(tmp_path, "lake", champion(sha256=model_hash(folder)))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from projects import SMOKE, Project, new_project
+from projects import SMOKE, SOURCE, Project, new_project
 
-from starpo.cli import user_mistake
+from starpo import parameters
+from starpo.cli import _say_where_to_look, user_mistake
 from starpo.errors import UserError
+from starpo.run_paths import STAGES, Source
+from starpo.runs import State, new_record, write_record
+from starpo.tracking.run_tables import Run
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +103,54 @@ def test_kedro_s_newer_spelling_of_the_option_works_as_well(project: Project) ->
     assert done.code == 0, done.text
     assert "is complete" in done.text
     assert "deprecat" not in done.text.lower()
+
+
+def said_at_the_end(
+    root: Path, capsys: pytest.CaptureFixture, pipeline: str, *, env: str | None, state: State = "finished"
+) -> str:
+    record = new_record("mine", pipeline, {}).model_copy(update={"state": state})
+    write_record(root, record)
+    source = Source("theirs", 12) if pipeline in STAGES else None
+    names = {"name": "mine", "base": "base-x", "report": "page"}
+    current = SimpleNamespace(names=names, env=env, source=source)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.setattr(parameters, "current", lambda: current)
+        _say_where_to_look(pipeline)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("env", [None, "smoke"])
+@pytest.mark.parametrize(
+    ("pipeline", "table"),
+    [
+        ("train_starpo_s", "metrics"),
+        ("update", "metrics"),
+        ("evaluate", "evaluation_summary"),
+        ("rollout", "turns"),
+        ("reward", "scored"),
+        ("rescore", "scored"),
+    ],
+)
+def test_the_end_of_a_run_names_what_it_wrote_and_what_can_follow(
+    tmp_path: Path, capsys: pytest.CaptureFixture, pipeline: str, table: str, env: str | None
+) -> None:
+    said = said_at_the_end(tmp_path, capsys, pipeline, env=env)
+    assert f"starpo.open_run('mine').{table}().tail()" in said
+    assert callable(getattr(Run, table))
+    assert f"  kedro run{' --env=smoke' if env else ''} --pipeline={pipeline} … --params " in said
+    assert ("run.iterations=N" in said) is pipeline.startswith("train_")
+    assert ("another source than theirs@0012" in said) is (pipeline in STAGES)
+
+
+def test_a_command_that_a_message_tells_to_give_names_the_environment() -> None:
+    """Texts in the code that quote ``kedro run`` with a pipeline get it from ``kedro_run``."""
+    quoting = {
+        path.name
+        for path in (SOURCE / "src").rglob("*.py")
+        if re.search(r'^\s+f?"[^"]*kedro run', path.read_text(), re.MULTILINE)
+    }
+    assert quoting == set()
 
 
 def test_a_mistake_is_found_behind_what_kedro_wraps_around_it() -> None:

@@ -455,8 +455,11 @@ def test_a_stage_without_a_source_names_the_stage_to_run_first(
     tmp_path: Path, pipeline: str, remedy: str
 ) -> None:
     message = raised_message(UserError, lambda: resolved(tmp_path, pipeline=pipeline))
-    assert f"--pipeline={remedy}`" in message
+    assert f"`kedro run --pipeline={remedy}`" in message
     assert "bandit" in message
+    config = configured("smoke")
+    under = raised_message(UserError, lambda: resolve_parameters(config, pipeline, {}, tmp_path, "smoke"))
+    assert f"`kedro run --env=smoke --pipeline={remedy}`" in under
 
 
 def test_the_newest_source_of_a_users_environment_is_found_under_the_name_of_its_runs(tmp_path: Path) -> None:

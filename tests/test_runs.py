@@ -13,10 +13,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builders import PROJECT
 
 import starpo
 from starpo.data.schemas import SCHEMA_VERSION, SCORED, TURNS, UPDATES, WINDOWED_TURNS
 from starpo.errors import UserError
+from starpo.run_paths import STAGES
 from starpo.runs import (
     RunRecord,
     check_same,
@@ -417,6 +419,26 @@ def test_a_shortened_run_shows_apart_what_it_did_before(root: Path, capsys: pyte
     assert "2/2 (+1)" in lake and "3/2" not in lake
     assert main(["runs", "show", "lake", "--root", str(root)]) == 0
     assert "2 of 2; 1 more from when run.iterations was higher" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("pipeline", sorted({*STAGES, "iteration"}))
+def test_what_does_not_train_has_no_iterations_to_go(
+    root: Path, pipeline: str, capsys: pytest.CaptureFixture
+) -> None:
+    write_record(root, read_record(root, "lake").model_copy(update={"pipeline": pipeline}))
+    assert main(["runs", "list", "--root", str(root)]) == 0
+    lake = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("lake"))
+    assert "/10" not in lake and lake.split()[5] == "-"
+    assert main(["runs", "show", "lake", "--root", str(root)]) == 0
+    out = capsys.readouterr().out
+    assert "none: this pipeline does not train" in out and "of 10" not in out
+
+
+def test_training_pipelines_are_told_by_their_name() -> None:
+    folders = (PROJECT / "pipelines").glob("*/__init__.py")
+    pipelines = {path.parent.name for path in folders} - {"base_policy", "report", "iteration"}
+    trains = {name for name in pipelines if new_record("lake", name, {}).trains}
+    assert trains == pipelines - set(STAGES)
 
 
 def test_showing_a_run_prints_results_and_parameters(root: Path, capsys: pytest.CaptureFixture) -> None:

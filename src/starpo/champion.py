@@ -20,6 +20,7 @@ from starpo.data.reading import read_table
 from starpo.errors import UserError
 from starpo.evaluation.intervals import Interval, paired_rate_difference
 from starpo.evaluation.trajectories import read_trajectories
+from starpo.kedro_command import kedro_run
 from starpo.learning.policy import MODEL, Policy
 from starpo.run_paths import MODELS
 
@@ -83,6 +84,11 @@ class Champion(_Record):
         """``RUN@ITERATION``."""
         return f"{self.run}@{self.iteration}"
 
+    @property
+    def command(self) -> str:
+        """What records it anew."""
+        return f"starpo champion set {self.source} --env={self.env}"
+
 
 class Judgement(_Record):
     """One suite, before and after."""
@@ -139,7 +145,8 @@ def find_champion(root: Path, environment: str, *, retrained: bool = False) -> P
     if not retrained and (found := model_hash(folder)) != champion.sha256:
         raise UserError(
             f"{folder / MODEL} has SHA-256 {found[:12]}…, {FILE} says {champion.sha256[:12]}…: "
-            "this is not the champion. Fetch it again (dvc pull), or name the new one: starpo champion set"
+            "this is not the champion. Fetch it again (dvc pull), or name the new one: "
+            f"{champion.command}"
         )
     return Policy.open(folder)
 
@@ -149,37 +156,41 @@ def model_hash(folder: Path) -> str:
     return hashlib.sha256((folder / MODEL).read_bytes()).hexdigest()
 
 
-def evaluated_outcomes(root: Path, run: str) -> dict[str, Outcomes]:
-    """Outcomes of every suite that the evaluation run ``run`` played, by suite and temperature."""
+def evaluated_outcomes(root: Path, run: str, env: str) -> dict[str, Outcomes]:
+    """Outcomes of every suite that the evaluation run ``run`` played under ``env``, by suite and temperature."""
     layer = root / "data" / "07_evaluation" / run
     found = {}
     for path in sorted(layer.glob("*/step_*.parquet")):
         if re.fullmatch(r"step_\w+", path.stem):
             found[path.parent.name] = Outcomes.of(read_table(path, "turns"))
     if not found:
-        raise UserError(f"{layer} holds no evaluation; run kedro run --pipeline=evaluate first")
+        raise UserError(
+            f"{layer} holds no evaluation; first run: {kedro_run('evaluate', env)} --params run.name={run}"
+        )
     return found
 
 
-def judge(before: dict[str, Outcomes], after: dict[str, Outcomes]) -> list[Judgement]:
+def judge(before: dict[str, Outcomes], after: dict[str, Outcomes], record: str) -> list[Judgement]:
     """Paired comparison of every suite that both played.
 
-    A difference counts where its 95 % interval leaves out 0.
+    A difference counts where its 95 % interval leaves out 0. ``record`` is the command that records ``before`` anew.
 
     Raises:
         UserError: no suite in common, or a suite with other prompts or seeds.
     """
     common = [suite for suite in before if suite in after]
     if not common:
-        raise UserError(f"no suite in common: {', '.join(before)} against {', '.join(after)}")
-    return [_judge(suite, before[suite], after[suite]) for suite in common]
+        raise UserError(
+            f"no suite in common: {', '.join(before)} against {', '.join(after)}; record anew: {record}"
+        )
+    return [_judge(suite, before[suite], after[suite], record) for suite in common]
 
 
-def _judge(suite: str, before: Outcomes, after: Outcomes) -> Judgement:
+def _judge(suite: str, before: Outcomes, after: Outcomes, record: str) -> Judgement:
     if (before.prompts, before.start) != (after.prompts, after.start):
         raise UserError(
             f"suite {suite}: other prompts or seeds than those of the record ({before.prompts} and "
-            f"{after.prompts} trajectories); the suite has changed. Record the champion anew: starpo champion set"
+            f"{after.prompts} trajectories); the suite has changed. Record the champion anew: {record}"
         )
     interval: Interval = paired_rate_difference(before.bits(), after.bits(), np.arange(before.prompts))
     verdict: Verdict = "worse" if interval.high < 0 else "better" if interval.low > 0 else "same"

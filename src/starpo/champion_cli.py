@@ -64,7 +64,7 @@ def _check_one(console: Console, root: Path, environment: str, options: argparse
     policy = find_champion(root, environment, retrained=options.retrained)
     recorded = read_champions(root)[environment]
     fresh = _evaluate(root, policy, recorded.env, f"champion-{in_names(environment)}")
-    judgements = judge(recorded.suites, fresh)
+    judgements = judge(recorded.suites, fresh, recorded.command)
     console.print(_table(f"{environment}: champion {recorded.source}, recorded and now", judgements))
     if any(each.verdict == "worse" for each in judgements):
         console.print(f"{environment}: the champion is significantly worse than recorded", style="red")
@@ -73,7 +73,7 @@ def _check_one(console: Console, root: Path, environment: str, options: argparse
     if challenger is None or model_hash(challenger.model_directory) == recorded.sha256:
         return True
     theirs = _evaluate(root, challenger, recorded.env, f"candidate-{in_names(environment)}")
-    duel = judge(fresh, theirs)
+    duel = judge(fresh, theirs, recorded.command)
     console.print(_table(f"{environment}: champion and candidate {challenger.identity}", duel))
     better = any(each.verdict == "better" for each in duel)
     if better and not any(each.verdict == "worse" for each in duel):
@@ -106,7 +106,7 @@ def _evaluate(root: Path, policy: Policy, env: str, run: str) -> dict[str, Outco
     finished = subprocess.run(command, cwd=root, env=os.environ | {"KEDRO_ENV": env}, check=False)
     if finished.returncode:
         raise UserError(f"the evaluation of {source} failed; see above and data/00_runs/{run}/run.log")
-    return evaluated_outcomes(root, run)
+    return evaluated_outcomes(root, run, env)
 
 
 def _crown(

@@ -31,6 +31,7 @@ from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
 
 from starpo.errors import UserError
+from starpo.kedro_command import check_env, kedro_run
 
 logger = logging.getLogger(__name__)
 
@@ -101,9 +102,8 @@ def _check_names(pipelines: list[str], env: str | None, conf: Path) -> None:
     for name in pipelines:
         if name not in known:
             raise UserError(f"--pipeline={name}: there is no such pipeline; known: {', '.join(known)}")
-    if env is not None and conf.is_dir() and not (conf / env).is_dir():
-        envs = sorted(path.name for path in conf.iterdir() if path.is_dir() and path.name != "base")
-        raise UserError(f"--env={env}: there is no folder {conf / env}; known: {', '.join(envs)}")
+    if env is not None and conf.is_dir():
+        check_env(env, conf)
 
 
 def _interrupt_hooks() -> None:
@@ -124,6 +124,15 @@ def user_mistake(error: BaseException | None) -> str | None:
     return None
 
 
+#: Tables that a stage alone writes, as methods of an opened run; what trains has metrics.
+_TABLES = {
+    "evaluate": "evaluation_summary()",
+    "rollout": "turns()",
+    "reward": "scored()",
+    "rescore": "scored()",
+}
+
+
 def _say_where_to_look(pipeline: str) -> None:
     from starpo import parameters, runs  # noqa: PLC0415
 
@@ -133,13 +142,23 @@ def _say_where_to_look(pipeline: str) -> None:
     if pipeline == "report":
         click.echo(f"Report: data/08_reporting/{parameters.current().names['report']}/report.html")
         return
-    name = parameters.current().names["name"]
-    stopped = runs.read_record(Path.cwd(), name).state == "stopped"
+    current = parameters.current()
+    name = current.names["name"]
+    record = runs.read_record(Path.cwd(), name)
     ended = (
-        "stopped by itself before its last iteration; the reason stands above" if stopped else "is complete"
+        "stopped by itself before its last iteration; the reason stands above"
+        if record.state == "stopped"
+        else "is complete"
     )
     click.echo(f"\nRun {name} {ended}. Look further:")
     click.echo(f"  starpo runs show {name}      state, evaluations, disk use")
     click.echo("  make ui                      curves in MLflow, http://127.0.0.1:5000")
-    click.echo(f"  python -c \"import starpo; print(starpo.open_run('{name}').metrics().tail())\"")
-    click.echo("  kedro run … --params run.iterations=N extends it, --params run.name=… starts another")
+    table = _TABLES.get(pipeline, "metrics()")
+    click.echo(f"  python -c \"import starpo; print(starpo.open_run('{name}').{table}.tail())\"")
+    command = kedro_run(pipeline, current.env)
+    if record.trains:
+        click.echo(f"  {command} … --params run.iterations=N extends it, --params run.name=… starts another")
+    elif current.source is not None:
+        click.echo(
+            f"  {command} … --params run.source=RUN@ITERATION takes another source than {current.source}"
+        )

@@ -10,6 +10,7 @@ from typing import Any
 
 from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
+from starpo.kedro_command import kedro_run
 from starpo.run_paths import STAGES, Source, base_policy_run, default_name, newest_source, parse_source
 
 
@@ -31,13 +32,15 @@ class Resolved:
     """The policy that an evaluation compares its own with."""
     names: dict[str, str] = field(default_factory=dict)
     """Answers to ``${run:…}`` in the catalog."""
+    env: str | None = None
+    """Kedro environment, for messages that quote a command; None: the base configuration alone."""
 
 
 _current: Resolved | None = None
 
 
 def resolve_parameters(
-    config: dict[str, Any], pipeline: str, runtime: dict[str, Any], root: Path
+    config: dict[str, Any], pipeline: str, runtime: dict[str, Any], root: Path, env: str | None = None
 ) -> Resolved:
     """Merge, validate and name. Raises ``UserError``; remembers the result for :func:`current_parameters`."""
     global _current  # noqa: PLW0603 - Kedro calls create_pipeline without a way to pass parameters
@@ -46,7 +49,7 @@ def resolve_parameters(
     merge(raw, presets.get(pipeline, {}))
     merge(raw, runtime)
     parameters = parse_parameters(raw)
-    source = _find_source(root, pipeline, parameters)
+    source = _find_source(root, pipeline, parameters, env)
     fork = parse_source(root, parameters.run.fork_from, "policy") if parameters.run.fork_from else None
     other = parameters.evaluation.against if pipeline == "evaluate" else None
     against = parse_source(root, other, "policy") if other else None
@@ -73,7 +76,7 @@ def resolve_parameters(
     # Nodes get every section whole, so that their types see defaults as well.
     typed = {key: value for key, value in raw.items() if key not in Parameters.model_fields}
     typed |= parameters.model_dump(mode="json")
-    _current = Resolved(pipeline, typed, parameters, source, fork, against, names)
+    _current = Resolved(pipeline, typed, parameters, source, fork, against, names, env)
     return _current
 
 
@@ -87,12 +90,11 @@ def current() -> Resolved:
     root = find_kedro_project(Path.cwd())
     if root is None:
         raise UserError(f"{Path.cwd()}: not inside a Kedro project")
+    env = os.environ.get("KEDRO_ENV")
     loader = settings.CONFIG_LOADER_CLASS(
-        conf_source=str(root / settings.CONF_SOURCE),
-        env=os.environ.get("KEDRO_ENV"),
-        **settings.CONFIG_LOADER_ARGS,
+        conf_source=str(root / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS
     )
-    return resolve_parameters(loader["parameters"], "train_starpo_s", {}, root)
+    return resolve_parameters(loader["parameters"], "train_starpo_s", {}, root, env)
 
 
 def current_parameters() -> Parameters:
@@ -127,7 +129,7 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
             base[key] = copy.deepcopy(value)
 
 
-def _find_source(root: Path, pipeline: str, parameters: Parameters) -> Source | None:
+def _find_source(root: Path, pipeline: str, parameters: Parameters, env: str | None) -> Source | None:
     what = STAGES.get(pipeline)
     if what is None:
         return None
@@ -142,5 +144,5 @@ def _find_source(root: Path, pipeline: str, parameters: Parameters) -> Source | 
     remedy = "base_policy" if what == "policy" else "rollout" if what == "rollouts" else "reward"
     raise UserError(
         f"{pipeline}: there is no {what} of {parameters.environment.name} yet; "
-        f"run `kedro run --pipeline={remedy}` first or name one with --params run.source=RUN@ITERATION"
+        f"run `{kedro_run(remedy, env)}` first or name one with --params run.source=RUN@ITERATION"
     )

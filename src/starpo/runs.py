@@ -70,6 +70,11 @@ class RunRecord(BaseModel):
     schema_version: int = RECORD_VERSION
     """Version of this record."""
 
+    @property
+    def trains(self) -> bool:
+        """Whether it goes through iterations; stages alone, such as an evaluation, have none."""
+        return self.pipeline.startswith("train_")
+
 
 def new_record(name: str, pipeline: str, parameters: dict[str, Any], **fields: Any) -> RunRecord:
     """A running record of this process, created now. ``fields``: any further field of ``RunRecord``."""

@@ -85,14 +85,13 @@ def _list(console: Console, root: Path, _: argparse.Namespace) -> int:
     for name in ("seed", "iterations", "success", "disk"):
         table.add_column(name, justify="right", no_wrap=True)
     for record in records:
-        done, beyond = _done(root, record)
         table.add_row(
             record.name,
             _coloured(record.state),
             record.pipeline,
             str(_parameter(record, "environment", "name")),
             str(_parameter(record, "run", "seed")),
-            f"{done}/{_parameter(record, 'run', 'iterations')}" + (f" (+{beyond})" if beyond else ""),
+            _progress(root, record),
             _last_success(root, record),
             _size(disk_use(root, record.name)),
         )
@@ -105,8 +104,6 @@ def _list(console: Console, root: Path, _: argparse.Namespace) -> int:
 
 def _show(console: Console, root: Path, options: argparse.Namespace) -> int:
     record = read_record(root, options.name)
-    done, beyond = _done(root, record)
-    left_over = f"; {beyond} more from when run.iterations was higher" if beyond else ""
     facts = Table(box=None, show_header=False, pad_edge=False)
     for name, value in {
         "run": record.name,
@@ -114,7 +111,7 @@ def _show(console: Console, root: Path, options: argparse.Namespace) -> int:
         + (escape(f" ({record.message})") if record.message else ""),
         "pipeline": record.pipeline,
         "created": datetime.fromtimestamp(record.created / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        "iterations": f"{done} of {_parameter(record, 'run', 'iterations')}{left_over}",
+        "iterations": _progress_in_words(root, record),
         "code": record.git_commit or "unknown",
         "forked from": record.forked_from or "-",
         "fingerprint": record.fingerprint,
@@ -172,6 +169,22 @@ def _plot(console: Console, root: Path, options: argparse.Namespace) -> int:
     plot_runs([Run(root, read_record(root, name)) for name in options.names], options.out)
     console.print(f"wrote {options.out}", markup=False)
     return 0
+
+
+def _progress(root: Path, record: RunRecord) -> str:
+    """``12/200``; a dash where the run goes through no iterations."""
+    if not record.trains:
+        return "-"
+    done, beyond = _done(root, record)
+    return f"{done}/{_parameter(record, 'run', 'iterations')}" + (f" (+{beyond})" if beyond else "")
+
+
+def _progress_in_words(root: Path, record: RunRecord) -> str:
+    if not record.trains:
+        return "none: this pipeline does not train"
+    done, beyond = _done(root, record)
+    left_over = f"; {beyond} more from when run.iterations was higher" if beyond else ""
+    return f"{done} of {_parameter(record, 'run', 'iterations')}{left_over}"
 
 
 def _done(root: Path, record: RunRecord) -> tuple[int, int]:

@@ -30,7 +30,11 @@ class ParametersHooks:
         raw = dict(loader["parameters"])
         loader.runtime_params = merged
         resolved = resolve_parameters(
-            raw, requested[0] if requested else "train_starpo_s", runtime, Path(context.project_path)
+            raw,
+            requested[0] if requested else "train_starpo_s",
+            runtime,
+            Path(context.project_path),
+            context.env,
         )
         context.config_loader["parameters"] = resolved.raw
         OmegaConf.register_new_resolver("run", lambda key: resolved.names[key], replace=True)
