@@ -10,6 +10,7 @@ import yaml
 
 from starpo.errors import UserError
 from starpo.runs import State, new_record, read_record, record_path, write_record
+from starpo.studies.__main__ import main
 from starpo.studies.begin import TRAINED_BY, begin, key_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +69,19 @@ def test_what_other_code_or_parameters_began_is_made_again(project: Path, change
     (path if path.is_file() else path / "another").write_text("changed")
     assert "from nothing" in begin(project, RUN, "study_lake")
     assert not table.exists()
+
+
+@pytest.mark.parametrize("env", ["nope", "", "..", "study_lake/file", "Study_lake"])
+def test_an_unknown_environment_is_refused_with_the_known_ones_and_nothing_is_touched(
+    project: Path, env: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    begin(project, RUN, "study_lake")
+    table = leave(project, "finished")
+    monkeypatch.chdir(project)
+    assert main(["begin", f"--env={env}", f"--run={RUN}"]) == 1
+    message = capsys.readouterr().err
+    assert f"--env={env}: there is no folder" in message and "known: study_lake" in message
+    assert table.exists()
 
 
 def test_byte_code_is_no_change(project: Path) -> None:

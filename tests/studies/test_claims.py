@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,6 +197,63 @@ def test_a_damaged_file_of_claims_is_refused_with_the_key(tmp_path: Path) -> Non
     path.write_text("written: '2026-01-01'\nclaims: {a: {kind: collapses, text: x, task: t, seeds: 0}}")
     with pytest.raises(UserError, match=r"claims\.a"):
         read_claims(path)
+
+
+CLAIM = {"kind": "collapses", "text": "x", "task": "t", "algorithm": "a", "seeds": 1}
+HIGHER = {
+    "kind": "higher",
+    "text": "x",
+    "task": "t",
+    "better": "a",
+    "worse": "b",
+    "suite": "test-t1_0",
+    "margin": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", ["holds nothing", "expected the keys written and claims"]),
+        ("# later\n", ["holds nothing"]),
+        ("- a\n", ["holds ['a']"]),
+        ("5", ["holds 5"]),
+        ("written: [", ["cannot be read"]),
+        (b"\xff\xfe\xfa", ["cannot be read"]),
+        ({"written": 5}, ["written = 5: a date is a text in quotes", "claims: Field required"]),
+        ({"written": datetime.date(2026, 11, 29)}, ["written = datetime.date", "in quotes"]),
+        ({"claims": {}}, ["claims = {}: Dictionary should have at least 1 item"]),
+        ({"claims": None}, ["claims = None: Input should be a valid dictionary"]),
+        ({"claims": {"a": 3}}, ["claims.a = 3: "]),
+        ({"claims": {"a": {"kind": "rises"}}}, ["claims.a = {'kind': 'rises'}: ", "'collapses', 'delays'"]),
+        ({"claims": {"a": {"text": "x"}}}, ["claims.a", "kind"]),
+        ({"claims": {"a": CLAIM | {"seeds": 0}}}, ["claims.a.seeds = 0: Input should be greater than 0"]),
+        (
+            {"claims": {"a": CLAIM | {"seeds": True}}},
+            ["claims.a.seeds = True: Input should be a valid integer"],
+        ),
+        ({"claims": {"a": HIGHER | {"margin": math.nan}}}, ["claims.a.margin = nan: Input should be"]),
+        ({"claims": {"a": CLAIM | {"sedes": 1}}}, ["claims.a.sedes: Extra inputs are not permitted"]),
+        ({"claims": {"a": CLAIM | {"written": 5}}}, ["claims.a.written = 5: a date is a text in quotes"]),
+        ({"more": 1}, ["more: Extra inputs are not permitted"]),
+    ],
+)
+def test_every_damage_names_file_key_value_and_remedy(
+    tmp_path: Path, content: str | bytes | dict[str, Any], expected: list[str]
+) -> None:
+    path = tmp_path / "claims.yml"
+    if isinstance(content, dict):
+        whole = {"written": "2026-11-29", "claims": {"a": CLAIM}}
+        content = yaml.safe_dump(content if content == {"written": 5} else whole | content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError) as caught:
+        read_claims(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert ": : " not in message
+    assert message.endswith("correct the file: docs/study.md has its form and the kinds of claims")
+    for part in expected:
+        assert part in message
 
 
 @pytest.mark.parametrize("study", sorted(path.parent.name for path in STUDIES.glob("*/claims.yml")))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from starpo.kedro_command import check_env
 from starpo.runs import current_state, read_record, record_path, remove_run, run_folders
 
 KEY = "made_with.sha256"
@@ -53,8 +54,9 @@ def begin(root: Path, run: str, env: str) -> str:
         What was decided, for people.
 
     Raises:
-        UserError: a process works on the run.
+        UserError: there is no such environment, or a process works on the run.
     """
+    check_env(env, root / "conf")
     key, file = key_of(root, env), record_path(root, run).with_name(KEY)
     had = bool(run_folders(root, run))
     if had and file.exists() and file.read_text(encoding="utf-8") == key and _unfinished(root, run):

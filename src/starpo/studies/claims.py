@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
@@ -27,7 +27,7 @@ Cells = Sequence[tuple[Cell, CellOutcomes]]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class _Claim(_Record):
@@ -125,15 +125,32 @@ class Finding(_Record):
 
 
 def read_claims(path: Path) -> ClaimsFile:
-    """Raises ``UserError`` naming file and key where the claims are damaged."""
+    """Raises ``UserError`` naming file and every key where the claims are damaged."""
     try:
-        return ClaimsFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: the claims cannot be read ({error})") from None
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: the claims cannot be read ({error}); {_REMEDY}") from None
+    if not isinstance(raw, dict):
+        found = "nothing" if raw is None else repr(raw)
+        raise UserError(f"{path}: holds {found}, expected the keys written and claims; {_REMEDY}")
+    try:
+        return ClaimsFile.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path}: {key}: {first['msg']}; the kinds of claims are in docs/study.md") from None
+        raise UserError(f"{path}: {'; '.join(map(_mistake, error.errors()))}; {_REMEDY}") from None
+
+
+_REMEDY = "correct the file: docs/study.md has its form and the kinds of claims"
+
+
+def _mistake(problem: Mapping[str, Any]) -> str:
+    """The key of a wrong value as it stands in the file, the value and what was expected."""
+    where = list(problem["loc"])
+    if len(where) > 2:
+        del where[2]  # the kind of claim, which pydantic puts between a claim's name and its keys
+    value = "" if problem["type"] in {"missing", "extra_forbidden"} else f" = {problem['input']!r}"
+    if where[-1] == "written" and problem["type"] == "string_type":
+        return f'{".".join(where)}{value}: a date is a text in quotes, such as written: "2026-11-29"'
+    return f"{'.'.join(map(str, where))}{value}: {problem['msg']}"
 
 
 def decide_all(claims: Mapping[str, Claim], cells: Cells) -> dict[str, Finding]:
