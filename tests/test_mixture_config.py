@@ -13,7 +13,7 @@ from starpo.config.identity import EXTENDABLE
 from starpo.config.parameters import parse_parameters
 from starpo.errors import UserError
 from starpo.parameters import merge
-from starpo.preflight import _check_environment, _check_shares
+from starpo.preflight import _check_shares, check_environment
 from starpo.run_paths import base_policy_run
 
 BASE = Path(__file__).resolve().parents[1] / "conf/base"
@@ -86,7 +86,7 @@ def test_a_member_that_cannot_be_built_is_named_by_its_place() -> None:
         mixture=[MIXTURE[0], {"name": "chess", "weight": 1}],  # type: ignore[list-item]
     )
     with pytest.raises(UserError, match=r"environment\.mixture\.1: unknown environment 'chess'"):
-        _check_environment("environment", config)
+        check_environment("environment", config)
 
 
 def test_naming_another_environment_drops_the_mixture() -> None:

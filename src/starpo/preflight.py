@@ -12,6 +12,7 @@ import torch
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.parameters import Parameters
+from starpo.environments.contract import OWN_FAILURES
 from starpo.environments.registry import make
 from starpo.errors import UserError
 from starpo.learning.deepspeed_engine import learner_device
@@ -44,12 +45,12 @@ def check_before_work(root: Path, resolved: Resolved) -> MemoryEstimate | None:
         )
     on_gpu(parameters.engine)
     learner_device(parameters.learner)
-    _check_environment("environment", parameters.environment)
+    check_environment("environment", parameters.environment)
     _check_shares(parameters)
     check_indicators(parameters.monitor, parameters.environment)
     for name in parameters.evaluation.suites:
         task = parameters.evaluation.task(name, parameters.environment)
-        _check_environment(f"evaluation.suites.{name}", task)
+        check_environment(f"evaluation.suites.{name}", task)
     memory = _check_memory(parameters)
     for source in (resolved.fork, resolved.against):
         if source is not None:
@@ -88,11 +89,12 @@ def _device_memory(parameters: Parameters) -> int:
     return int(psutil.virtual_memory().total)
 
 
-def _check_environment(key: str, config: EnvironmentConfig) -> None:
+def check_environment(key: str, config: EnvironmentConfig) -> None:
+    """Raise ``UserError`` where an environment of the section ``key`` cannot be built."""
     for number, member in enumerate(config.members):
         try:
             make(member.name, **member.arguments)
-        except Exception as error:  # building runs code of others
+        except OWN_FAILURES as error:  # building runs code of others
             where = f"{key}.mixture.{number}" if config.mixture else key
             what = (
                 "" if isinstance(error, ValueError | TypeError | UserError) else f"{type(error).__name__}: "

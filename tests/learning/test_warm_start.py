@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from builders import LAKE, agent, base_policy_config, raised_message
@@ -13,8 +15,13 @@ from pydantic import ValidationError
 
 from starpo.agent.template import ChatTemplate
 from starpo.config.base_policy import WarmStartStage
+from starpo.config.environment import EnvironmentConfig
+from starpo.environments.base import StepResult, TextEnvironment
+from starpo.environments.splits import Split
+from starpo.errors import UserError
+from starpo.learning.demonstrations import demonstrate
 from starpo.learning.policy import Policy, load_tokenizer
-from starpo.learning.warm_start import new_model, warm_start_pretrained
+from starpo.learning.warm_start import build_base_policy, new_model, warm_start_pretrained
 from starpo.rollout.vllm_engine import stored_weights
 
 
@@ -49,6 +56,83 @@ def test_the_same_demonstrations_fit_the_same_weights(tied_model: Path) -> None:
     few = base_policy_config(stages=[WarmStartStage(demonstrations=20, learning_rate=0.01)])
     first, second = (warm_start_pretrained(tied_model, weights, LAKE, agent(), few)[0] for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in weights)
+
+
+class Failing(TextEnvironment):
+    """Never ends, and fails where ``at`` says as ``kind`` says."""
+
+    rules, action_names, return_range = "Go.", ("Go", "Stay"), (0.0, 1.0)
+
+    def __init__(self, *, at: str, kind: type[BaseException]) -> None:
+        super().__init__()
+        self.at, self.kind = at, kind
+
+    def fail(self, at: str) -> None:
+        if at == self.at:
+            raise self.kind("a bug of mine")
+
+    def reset(self, **start: Any) -> tuple[str, dict[str, Any]]:
+        begun = super().reset(**start)
+        return (None, {}) if self.at == "result" else begun  # type: ignore[return-value]
+
+    def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        self.fail("reset")
+        return f"number {instance.integers(10**6)}", {"success": False}
+
+    def _act(self, action: str) -> StepResult:
+        return action, 0.0, False, False, {"success": False, "effective": True}
+
+    def declared_split(self) -> Split:
+        return Split.TEST if self.at == "split" else Split.TRAIN
+
+    def optimal_actions(self) -> list[str]:
+        self.fail("solver")
+        return ["Go"]
+
+    def random_action(self, draw: np.random.Generator) -> str:
+        self.fail("random action")
+        return super().random_action(draw)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyError, OSError, SystemExit])
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        ("reset", ["a bug of mine", "reset(seed="]),
+        ("solver", ["a bug of mine"]),
+        ("random action", ["a bug of mine"]),
+        ("result", ["reset observation"]),
+        ("split", ["no instance of split 'train'"]),
+    ],
+)
+@pytest.mark.parametrize("tokenizer", [True, False], ids=["embedded", "pretrained"])
+def test_a_failure_of_the_environment_is_named_with_its_error_and_what_to_do(
+    tiny_policy: Policy,
+    tmp_path: Path,
+    at: str,
+    expected: list[str],
+    kind: type[BaseException],
+    tokenizer: bool,
+) -> None:
+    own = EnvironmentConfig(name=f"{__name__}:Failing", arguments={"at": at, "kind": kind})
+    share = 0.0 if at == "random action" else 1.0
+    stages = [WarmStartStage(demonstrations=4, careful_share=share, learning_rate=0.01)]
+    config = base_policy_config(stages=stages)
+
+    def build() -> None:
+        if tokenizer:
+            build_base_policy(tmp_path / "policy", own, agent(), config)
+        else:
+            demonstrate(own, agent(), config, 0, ChatTemplate.of(tiny_policy.tokenizer()))
+
+    message = raised_message(UserError, build)
+    assert message.startswith("environment '") and "Failing'" in message
+    # That a split is empty is said by the stage, as in a rollout.
+    if tokenizer or at != "split":
+        assert "Failing' failed while it was demonstrated for the base policy: " in message
+        assert "docs/add_an_environment.md" in message
+    for part in [*expected, *([kind.__name__] if "a bug of mine" in expected else [])]:
+        assert part in message
 
 
 def test_only_a_pretrained_model_is_fitted_and_only_when_asked_for() -> None:

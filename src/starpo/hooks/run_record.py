@@ -42,7 +42,7 @@ class RunRecordHooks:
         """Open or continue the run's record; refuse changed parameters and damaged states before any work."""
         from rich.console import Console  # noqa: PLC0415
 
-        from starpo.preflight import check_before_work  # noqa: PLC0415
+        from starpo.preflight import check_before_work, check_environment  # noqa: PLC0415
 
         resolved = parameters.current()
         self.name = resolved.names[_RUNLESS.get(resolved.pipeline, "name")]
@@ -53,6 +53,8 @@ class RunRecordHooks:
                 Console().print(memory.table(), highlight=False)
             self.record = self._begun(resolved)
             runs.write_record(self.root, self.record)
+        elif resolved.pipeline == "base_policy":
+            check_environment("environment", resolved.parameters.environment)
         self._handler = log_to_file(self.log_file)
 
     @hook_impl(trylast=True)

@@ -7,6 +7,8 @@ policy therefore has the skill and the habit of not using it, which is what rein
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +19,7 @@ from starpo.config.agent import AgentConfig
 from starpo.config.base_policy import BasePolicyConfig, WarmStartStage
 from starpo.config.environment import EnvironmentConfig, MixtureMember
 from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import OWN_FAILURES, ContractError
 from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver, optimal_actions
 from starpo.environments.splits import Split
@@ -74,6 +77,28 @@ def _spoil(text: str, draw: np.random.Generator) -> str:
     )
 
 
+@contextlib.contextmanager
+def demonstrating(
+    environment: str, failures: type[Exception] | tuple[type[BaseException], ...] = OWN_FAILURES
+) -> Iterator[None]:
+    """What the environment's own code raises inside, of the kinds ``failures``, ends as a ``UserError``."""
+    try:
+        yield
+    except UserError:
+        raise
+    except failures as error:
+        happened = ", ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+        raise UserError(_no_base_policy(environment, happened)) from error
+
+
+def _no_base_policy(environment: str, happened: str) -> str:
+    return (
+        f"environment {environment!r} failed while it was demonstrated for the base policy: {happened}\n"
+        "Every training instance that is demonstrated must begin. Mend the environment or its arguments; "
+        "docs/add_an_environment.md says how to try it with check_environment, --traceback shows where it failed"
+    )
+
+
 def demonstrated(environment: EnvironmentConfig, stage: WarmStartStage) -> tuple[MixtureMember, ...]:
     """Environments that a stage demonstrates: of a mixture those with a solver, by their weights.
 
@@ -118,17 +143,18 @@ def demonstrate(
     demonstrator = Demonstrator(stage, agent, config.max_plan)
     stand = Stage(reading_of(agent))
     trajectories = []
-    for index, episode in enumerate(begin_episodes(plan, agent, template, stand)):
-        if not isinstance(episode, Episode):
-            raise UserError(f"no demonstration of {episode.address.environment}: {episode.error}")
-        draw = SeedKey(config.seed, Purpose.DEMONSTRATION, plan.stream, group=index).generator()
-        while episode.trajectory.stop_reason is None and episode.begin_turn():
-            ids = (
-                *template.content(demonstrator.respond(stand.environment(index), draw)),
-                template.turn_end,
-            )
-            completion = Completion(index, ids, (0.0,) * len(ids), stopped=True)
-            episode.receive(completion, stand.act(Act(index, *episode.response(completion))))
-        stand.do(Leave(index))
-        trajectories.append(episode.trajectory)
+    # Its other failures end an episode in the stage itself.
+    with demonstrating(environment.name, ContractError):
+        for index, episode in enumerate(begin_episodes(plan, agent, template, stand)):
+            if not isinstance(episode, Episode):
+                raise UserError(_no_base_policy(episode.address.environment, episode.error))
+            draw = SeedKey(config.seed, Purpose.DEMONSTRATION, plan.stream, group=index).generator()
+            while episode.trajectory.stop_reason is None and episode.begin_turn():
+                with demonstrating(episode.trajectory.address.environment):
+                    response = demonstrator.respond(stand.environment(index), draw)
+                ids = (*template.content(response), template.turn_end)
+                completion = Completion(index, ids, (0.0,) * len(ids), stopped=True)
+                episode.receive(completion, stand.act(Act(index, *episode.response(completion))))
+            stand.do(Leave(index))
+            trajectories.append(episode.trajectory)
     return trajectories

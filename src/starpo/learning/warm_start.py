@@ -25,7 +25,7 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver
 from starpo.environments.splits import Split, draw_instance
-from starpo.learning.demonstrations import CAREFUL_THOUGHT, Demonstrator, demonstrate
+from starpo.learning.demonstrations import CAREFUL_THOUGHT, Demonstrator, demonstrate, demonstrating
 from starpo.learning.models import Actor
 from starpo.learning.policy import load_tokenizer
 from starpo.learning.prefix_tree import prefix_tree
@@ -143,8 +143,9 @@ def _write_tokenizer(
         names: set[str] = set()
         for group in range(TOKENIZER_INSTANCES):
             key = SeedKey(config.seed, Purpose.DEMONSTRATION, "tokenizer", group=group, member=number)
-            instance = draw_instance(env, split=Split.TRAIN, key=key)
-            texts += [instance.observation, demonstrator.respond(env, key.generator())]
+            with demonstrating(member.known_as):
+                instance = draw_instance(env, split=Split.TRAIN, key=key)
+                texts += [instance.observation, demonstrator.respond(env, key.generator())]
             names.update(env.action_names)
         texts.append(system_message(env.rules, agent))
         phrases += [*fixed_phrases(env.rules, agent), *env.phrases, *names]
