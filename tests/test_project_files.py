@@ -113,3 +113,11 @@ def test_workflows_call_only_targets_and_commands_that_exist():
         assert set(re.findall(r"--pipeline=(\w+)", text)) <= pipelines, file.name
         for env in re.findall(r"--env=(\w+)", text):
             assert (ROOT / "conf" / env).is_dir(), file.name
+
+
+def test_all_texts_give_the_smoke_run_the_same_time() -> None:
+    for name in ("README.md", "conf/README.md", "conf/smoke/parameters.yml", "docs/gates.md"):
+        text = " ".join((ROOT / name).read_text().split())
+        assert re.findall(r"(?:on Bandit in|a run of) ([a-z ]*minutes?)", text) == ["two to three minutes"], (
+            name
+        )
