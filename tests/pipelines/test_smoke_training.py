@@ -13,6 +13,7 @@ from projects import EVERY, GROUP_SIZE, GROUPS, ITERATIONS, SMOKE, TEST_PROMPTS,
 
 from starpo.evaluation.compare import compare
 from starpo.learning.policy import MODEL, STATE_FILES
+from starpo.tracking.glossary import ITERATION, MONITOR, ROLLOUT, TIMINGS, UPDATE
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +72,12 @@ class TestSmokeRun:
         for row in metrics(project):
             numbers = [value for value in row.values() if isinstance(value, int | float)]
             assert np.isfinite(numbers).all(), row
+
+    def test_the_glossary_knows_every_metric_so_the_monitor_may_refuse_others(self, project: Project) -> None:
+        known = {*ITERATION, *ROLLOUT, *UPDATE, *MONITOR, *TIMINGS}
+        for row in metrics(project):
+            # ``monitor_<indicator>`` stands for all of these.
+            assert {name for name in row if not name.startswith("monitor_")} <= known
 
     def test_group_members_start_from_the_same_prompt(self, project: Project) -> None:
         for iteration in range(ITERATIONS):
