@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -137,6 +138,41 @@ def test_splits_do_not_overlap_in_many_draws(name):
     assert not observations[Split.TRAIN] & observations[Split.VALIDATION]
     assert not observations[Split.TRAIN] & observations[Split.TEST]
     assert not observations[Split.VALIDATION] & observations[Split.TEST]
+
+
+#: By environment: arguments that change what is shown of an instance, its luck or its rewards, never the instance.
+GUISES = {
+    "bandit": [{"reversed_meaning": True}, {"low_reward": 0.15}],
+    "frozen_lake": [
+        {"coordinates": True},
+        {"surroundings": True},
+        {"coordinates": True, "surroundings": True},
+        {"slippery": False},
+        {"success_probability": 0.8, "coordinates": True},
+    ],
+    "sokoban": [{"coordinates": True}, {"symbols": {"wall": "W"}}, {"max_steps": 7}],
+    "webshop_easy": [{"hints": True}, {"show_attributes": True}, {"list_actions": True}, {"page_size": 2}],
+}
+
+
+@pytest.mark.parametrize("name", GUISES)
+def test_an_instance_belongs_to_one_split_in_every_guise_and_to_the_end_of_its_episode(name):
+    plain = make(name)
+    others = [make(name, **guise) for guise in GUISES[name]]
+    draw = np.random.default_rng(0)
+    found = set()
+    for seed in range(60):
+        observation, _ = plain.reset(seed=seed)
+        split = split_of_environment(plain, observation)
+        found.add(split)
+        for other in others:
+            assert split_of_environment(other, other.reset(seed=seed)[0]) is split
+            for _ in range(3):
+                observation, _, terminated, truncated, _ = other.step(other.random_action(draw))
+                if terminated or truncated:
+                    break
+            assert split_of_environment(other, observation) is split
+    assert found == set(Split)
 
 
 def test_all_members_and_turns_of_a_group_draw_one_instance():

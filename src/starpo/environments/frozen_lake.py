@@ -10,6 +10,7 @@ import numpy as np
 
 from starpo.environments.arguments import check_switches, is_number, is_whole
 from starpo.environments.base import StepResult, TextEnvironment
+from starpo.environments.splits import Split, split_of
 
 #: In circular order: the directions perpendicular to one are its two neighbours.
 ACTIONS: Final = ("Left", "Down", "Right", "Up")
@@ -126,7 +127,8 @@ class FrozenLake(TextEnvironment):
 
     Starting State:
         A random map with random start and goal that are connected without holes. ``reset`` takes
-        ``options={"board": text}`` to start from a given board of the same size instead.
+        ``options={"board": text}`` to start from a given board of the same size instead. A lake belongs to one
+        split whatever is shown of it (``declared_split``).
 
     Rewards:
         1 for reaching the goal, else 0.
@@ -189,10 +191,12 @@ class FrozenLake(TextEnvironment):
     @property
     def board(self) -> str:
         """The present board text, without coordinates."""
-        # Each row but the last ends in a line break, so cells lie one place further for every row above.
-        at = self._player + self._player // self.size
-        symbol = _PLAYER_ON[self._cells[self._player]]
-        return f"{self._ground[:at]}{symbol}{self._ground[at + 1 :]}"
+        return self._board(self._player)
+
+    def declared_split(self) -> Split:
+        """The split of the present episode's lake and start, whatever is shown of them and however it slips."""
+        start = self._start
+        return split_of(f"{self._board(start)}\n{self._coordinates(start)}\n{self._surroundings(start)}")
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -211,7 +215,7 @@ class FrozenLake(TextEnvironment):
     def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
         lake = self._given or draw_lake(instance, self.size, self.frozen_probability)
         self._cells = lake.cells
-        self._player = lake.player
+        self._player = self._start = lake.player
         self._goal_text = f"Goal ({lake.goal // self.size},{lake.goal % self.size})."
         self._ground = "\n".join(
             lake.cells[row * self.size : (row + 1) * self.size] for row in range(self.size)
@@ -238,17 +242,27 @@ class FrozenLake(TextEnvironment):
     def _observe(self) -> str:
         lines = [self.board]
         if self.coordinates:
-            row, column = divmod(self._player, self.size)
-            lines.append(f"Player ({row},{column}). {self._goal_text}")
+            lines.append(self._coordinates(self._player))
         if self.surroundings:
-            cells = [self._ground_word(target) for target in self._neighbours[self._player]]
-            around = (f"{action}: {word}" for action, word in zip(ACTIONS, cells, strict=True))
-            lines.append(f"{', '.join(around)}.")
+            lines.append(self._surroundings(self._player))
         observation = self._seen[self._player] = "\n".join(lines)
         return observation
 
-    def _ground_word(self, cell: int) -> str:
-        return _EDGE if cell == self._player else _GROUND_WORDS[self._cells[cell]]
+    def _board(self, player: int) -> str:
+        # Each row but the last ends in a line break, so cells lie one place further for every row above.
+        at = player + player // self.size
+        return f"{self._ground[:at]}{_PLAYER_ON[self._cells[player]]}{self._ground[at + 1 :]}"
+
+    def _coordinates(self, player: int) -> str:
+        row, column = divmod(player, self.size)
+        return f"Player ({row},{column}). {self._goal_text}"
+
+    def _surroundings(self, player: int) -> str:
+        cells = (
+            _EDGE if cell == player else _GROUND_WORDS[self._cells[cell]] for cell in self._neighbours[player]
+        )
+        around = (f"{action}: {word}" for action, word in zip(ACTIONS, cells, strict=True))
+        return f"{', '.join(around)}."
 
 
 _PLAYER_ON: Final = {FROZEN: PLAYER, HOLE: PLAYER_IN_HOLE, GOAL: PLAYER_ON_GOAL}
