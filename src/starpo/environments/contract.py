@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from starpo.environments.base import TextEnvironment
+from starpo.errors import UserError
 
 #: An environment's own failures, which end an episode and not the run; ``sys.exit`` raises what is no ``Exception``.
 OWN_FAILURES: Final = (Exception, SystemExit)
@@ -20,6 +21,13 @@ TRIAL_STEPS: Final = 50
 
 class ContractError(TypeError):
     """An environment returned something of the wrong type or value."""
+
+
+def not_built(name: str, error: BaseException) -> UserError:
+    """What to say where the environment's constructor failed."""
+    return UserError(
+        f"environment {name!r} cannot be built: {type(error).__name__}: {error}. Mend its arguments or what it needs"
+    )
 
 
 def check_reset(name: str, result: Any) -> tuple[str, dict[str, Any]]:

@@ -58,7 +58,7 @@ class Recipe:
         return env
 
 
-def register(name: str, target: str | Factory, **defaults: Any) -> None:
+def register(name: str, target: str | Factory, /, **defaults: Any) -> None:
     """Make ``target`` (a class, a function or ``"module:Class"``) known as ``name`` with default arguments.
 
     A name can be registered once; a second target under the same name raises ``ValueError``.
@@ -75,7 +75,7 @@ def registered_names() -> tuple[str, ...]:
     return tuple(sorted({*_REGISTRY, *_installed()}))
 
 
-def make(name: str, **kwargs: Any) -> TextEnvironment:
+def make(name: str, /, **kwargs: Any) -> TextEnvironment:
     """Build the environment ``name``; ``kwargs`` override its registered defaults.
 
     >>> make("frozen_lake", size=5).action_names
@@ -87,7 +87,7 @@ def make(name: str, **kwargs: Any) -> TextEnvironment:
     return recipe(name, **kwargs).build()
 
 
-def recipe(name: str, **kwargs: Any) -> Recipe:
+def recipe(name: str, /, **kwargs: Any) -> Recipe:
     """What :func:`make` builds, not built yet. Raises ``ValueError`` on an unknown or ambiguous name."""
     target, defaults = _lookup(name)
     return Recipe(name, target, {**defaults, **kwargs})

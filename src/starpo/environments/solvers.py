@@ -31,6 +31,7 @@ from starpo.environments.webshop.environment import WebShop
 from starpo.environments.webshop.oracle import best_reward, optimal_actions_for
 
 __all__ = [
+    "SOLVED",
     "Expectation",
     "LakePaths",
     "LakePlan",
@@ -46,6 +47,10 @@ __all__ = [
 
 #: Fewest moves that a slippery lake's plan looks ahead: the paper's action budget per episode.
 SLIPPERY_HORIZON: Final = 10
+
+
+#: Environments that are solved here, and not by a method of their own.
+SOLVED: Final = (Bandit, FrozenLake, Sokoban, WebShop)
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ class Solves(Protocol):
 
 def has_solver(env: TextEnvironment) -> bool:
     """Whether :func:`optimal_actions` knows ``env``."""
-    return isinstance(env, FrozenLake | Bandit | Sokoban | WebShop | Solves)
+    return isinstance(env, (*SOLVED, Solves))
 
 
 def optimal_actions(env: TextEnvironment) -> list[str]:

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import OWN_FAILURES, ContractError
+from starpo.environments.isolated import Build
 from starpo.environments.registry import canonical, make
 from starpo.environments.splits import Instance, NoInstanceError, Split, draw_instance, split_of_environment
 from starpo.errors import UserError
@@ -66,6 +67,8 @@ class PromptSet:
     """The instances' split."""
     seed: int = 123
     """``evaluation.seed``."""
+    build: Build = field(default=make, compare=False)
+    """How the environment is built, and where; the prompts do not depend on it."""
 
     def __hash__(self) -> int:  # without the arguments, which may hold lists
         return hash((self.environment, self.split, self.seed))
@@ -106,14 +109,20 @@ SHIPPED: Final = (
 
 
 def fixed_prompts(
-    environment: str, arguments: Mapping[str, Any], *, split: Split, seed: int, prompts: int
+    environment: str,
+    arguments: Mapping[str, Any],
+    *,
+    split: Split,
+    seed: int,
+    prompts: int,
+    build: Build = make,
 ) -> tuple[Instance, ...]:
     """The first ``prompts`` instances of the task's set, distinct as far as the split has distinct ones.
 
     A smaller set is repeated from its start, with a line in the log. Raises ``UserError`` if a shipped file is
     damaged or its seeds no longer give the prompts they were written for.
     """
-    return _instances(PromptSet(environment, dict(arguments), split, seed), prompts)
+    return _instances(PromptSet(environment, dict(arguments), split, seed, build), prompts)
 
 
 @lru_cache(maxsize=32)  # a run evaluates on the same prompts again and again
@@ -145,7 +154,7 @@ def _distinct(wanted: PromptSet) -> Iterator[Instance]:
     Those that the environment fails to make are left out, with a line in the log. Raises ``UserError`` where
     ``MAX_FAILURES`` fail in a row, ``ContractError`` where what it makes is no instance.
     """
-    env = make(wanted.environment, **wanted.arguments)
+    env = wanted.build(wanted.environment, **wanted.arguments)
     seen: set[str] = set()
     repeated = failed = in_a_row = 0
     for number in count():
@@ -200,7 +209,7 @@ def _load(wanted: PromptSet, file: Traversable, sha256: str, prompts: int) -> tu
             f"{file}: SHA-256 is {found[:12]}…, the manifest says {sha256[:12]}…; the file was changed or "
             "damaged. Restore it from the package or from version control."
         )
-    env = make(wanted.environment, **wanted.arguments)
+    env = wanted.build(wanted.environment, **wanted.arguments)
     instances: dict[str, Instance] = {}
     _, _, table = content.decode().partition("\n")
     for number, row in enumerate(islice(csv.DictReader(io.StringIO(table)), prompts), start=1):

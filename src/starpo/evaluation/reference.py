@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import OWN_FAILURES, ContractError
+from starpo.environments.isolated import Build, EnvironmentLost
 from starpo.environments.registry import make
 from starpo.environments.solvers import Expectation, Limits, Solves, best_play, random_actions
 from starpo.environments.splits import Instance
@@ -43,6 +44,7 @@ def suite_reference(
     *,
     suite: str,
     seed: int,
+    build: Build = make,
 ) -> dict[str, Any]:
     """Optimum and floor of every prompt, JSON-able.
 
@@ -53,6 +55,7 @@ def suite_reference(
         limits: of the harness.
         suite: name, which is also the seed stream.
         seed: ``evaluation.seed``, for simulated random play.
+        build: how the environment is built, and where.
 
     Returns:
         ``prompts`` with one list per column: ``instance_seed``, ``optimum_success``, ``optimum_return`` (absent
@@ -60,19 +63,21 @@ def suite_reference(
         without named actions, and where all random episodes of a prompt failed to begin); their means beside it;
         ``floor_episodes``, random episodes per prompt, 0 where the floor is exact.
     """
-    env = make(environment, **arguments)
+    env = build(environment, **arguments)
     columns: dict[str, list[float]] = {"instance_seed": []}
     best: list[Expectation | None] = []
     floor: list[Expectation | None] = []
-    simulated, failures = False, list[str]()
-    for group, instance in enumerate(instances):
+    failures = list[str]()
+    for instance in instances:
         columns["instance_seed"].append(instance.seed)
         begun = _begins(env, instance, failures)
         best.append(_optimum(env, limits, failures) if begun else None)
-        exact = random_actions(env, limits) if begun else None
-        simulated |= exact is None
+        floor.append(random_actions(env, limits) if begun else None)
+    # Afterwards, so that what random play breaks costs the floor alone.
+    simulated = [group for group, exact in enumerate(floor) if exact is None]
+    for group in simulated:
         key = SeedKey(seed, Purpose.SAMPLING, f"floor:{suite}", group=group)
-        floor.append(exact or _simulate(env, instance, limits, key, failures))
+        floor[group] = _simulate(env, instances[group], limits, key, failures)
     if failures:
         logger.warning(
             "%s: while the optimum and the floor of %s were measured, the environment failed %d times; the first: %s",
@@ -197,6 +202,9 @@ def _simulate(
                 _, reward, terminated, truncated, info = env.step(action)
             except NotImplementedError:
                 return None
+            except EnvironmentLost as error:
+                failures.append(f"seed {instance.seed}: {error}")
+                break
             except OWN_FAILURES:  # an environment's own failure ends the episode, as it does in a rollout
                 break
             returns[number] += reward

@@ -20,6 +20,7 @@ from starpo.environments.contract import (
     check_action,
     check_reset,
     check_step,
+    not_built,
     plain_info,
 )
 from starpo.environments.registry import Recipe
@@ -217,9 +218,7 @@ class Stage:
         except UserError:
             raise
         except OWN_FAILURES as error:
-            raise UserError(
-                f"environment {task.label!r} cannot be built: {_text(error)}. Mend its arguments or what it needs"
-            ) from error
+            raise not_built(task.label, error) from error
 
     def _draw(self, request: Draw) -> Instance | Failure:
         task, scout = self._scouts.get(request.task.label, (None, None))

@@ -8,19 +8,12 @@ once, ``pulse`` before each call into an environment, ``answer`` per request, ``
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import threading
-import time
 from multiprocessing.connection import Connection
 
 from starpo.environments.contract import ContractError
+from starpo.environments.processes import run
 from starpo.errors import UserError
 from starpo.rollout.stage import Outcome, Stage
-
-#: Seconds between looks at whether the parent is still there.
-WATCH_SECONDS = 0.5
 
 
 def serve(connection: Connection) -> None:
@@ -44,24 +37,5 @@ def serve(connection: Connection) -> None:
     stage.close()
 
 
-def _watch(parent: int) -> None:
-    """End with the parent, also while an environment never returns."""
-    while os.getppid() == parent:
-        time.sleep(WATCH_SECONDS)
-    os._exit(1)
-
-
-def main() -> None:
-    """Serve on the inherited descriptor."""
-    # Ctrl-C goes to the whole terminal group; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    descriptor, parent = map(int, sys.argv[1:3])
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    try:
-        serve(Connection(descriptor))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        os._exit(0)  # the parent is gone; nothing is left to tell anyone
-
-
 if __name__ == "__main__":
-    main()
+    run(serve)

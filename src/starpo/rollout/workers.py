@@ -7,33 +7,25 @@ results are those of ``workers = 0``, byte for byte.
 A process that dies or exceeds a limit is replaced. The request that it was working on gets the error; its other
 episodes are built anew from their seeds and brought to where they were by doing their actions again, which works
 because an environment is a function of its seeds and actions.
-
-Processes are started by ``exec`` and not by ``multiprocessing``, whose children import the main module first: that
-of a training would bring torch and Kedro along.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
-import socket
 import subprocess
-import sys
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
-from typing import Any, Final
+from typing import Any
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.environments.contract import ContractError
+from starpo.environments.processes import reap, start
 from starpo.errors import UserError
 from starpo.rollout.stage import Act, Draw, Failure, Leave, Open, Opening, Outcome, Reading, Request
-
-#: Seconds that a process gets to end by itself.
-FAREWELL_SECONDS: Final = 2.0
 
 
 @dataclass
@@ -107,18 +99,7 @@ class WorkerPool:
             raise
 
     def _spawn(self) -> _Process:
-        ours, theirs = socket.socketpair()
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        try:
-            popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", "starpo.rollout.worker", str(theirs.fileno()), str(os.getpid())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=os.environ | {"PYTHONPATH": path},
-            )
-        finally:
-            theirs.close()
-        return _Process(popen, Connection(ours.detach()))
+        return _Process(*start("starpo.rollout.worker"))
 
     def _greet(self, process: _Process) -> None:
         """Wait until the process is ready."""
@@ -256,16 +237,5 @@ def _end(processes: list[_Process]) -> None:
         with contextlib.suppress(OSError, ValueError):
             # A busy one would not read it: its queue tells.
             process.connection.send(None) if not process.queue else process.popen.kill()
-    _reap(processes)
+    reap((process.popen, process.connection) for process in processes)
     processes.clear()
-
-
-def _reap(processes: Iterable[_Process]) -> None:
-    for process in processes:
-        with contextlib.suppress(OSError):
-            process.connection.close()
-        try:
-            process.popen.wait(FAREWELL_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.popen.kill()
-            process.popen.wait()

@@ -1,0 +1,227 @@
+"""An environment in a process of its own, used like one in this process: for all that evaluation does besides playing.
+
+Drawing prompts, random play, an environment's own solver and replays call a user's code one step at a time. With
+``environment.workers > 0`` they do so through :class:`IsolatedEnvironment`: a call that takes longer than its limit, or
+that ends the process, raises :class:`EnvironmentLost` in the caller, and the next ``reset`` begins in a new process.
+
+The built-in environments stay where they are. They are trusted, and solvers look inside them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from starpo.config.environment import EnvironmentConfig
+from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import OWN_FAILURES, ContractError, not_built
+from starpo.environments.isolated_calls import Call, Done, Facts, Present, Raised
+from starpo.environments.processes import Helper, reap, start
+from starpo.environments.registry import Recipe, recipe
+from starpo.environments.solvers import SOLVED
+from starpo.errors import UserError
+
+Build = Callable[..., TextEnvironment]
+"""``build(name, **arguments)``, as :func:`starpo.environments.registry.make`."""
+
+#: Exceptions that arrive as what they were; others do as an ``EnvironmentFailure`` of the same name.
+KEPT: Final = {
+    each.__name__: each for each in (ContractError, UserError, NotImplementedError, TypeError, ValueError)
+}
+#: An environment that lost this many processes gets no other: each may have taken a whole limit to notice.
+MAX_LOSSES: Final = 5
+#: ``module:Class`` of the built-in environments.
+OURS: Final = frozenset(f"{each.__module__}:{each.__qualname__}" for each in SOLVED)
+
+
+class EnvironmentFailure(Exception):
+    """An exception of the environment's own, by its name and text."""
+
+
+class EnvironmentLost(RuntimeError):
+    """The environment's process died, or a call took longer than its limit."""
+
+
+def building(config: EnvironmentConfig) -> Build:
+    """How evaluation builds environments: in this process, or with ``workers > 0`` what is not built in elsewhere.
+
+    The function raises ``UserError`` where the environment cannot be built.
+    """
+
+    def build(name: str, /, **arguments: Any) -> TextEnvironment:
+        wanted = recipe(name, **arguments)
+        here = not config.workers or wanted.target in OURS
+        try:
+            return wanted.build() if here else _isolated(wanted, config)
+        except UserError:
+            raise
+        except OWN_FAILURES as error:
+            raise not_built(name, error) from error
+
+    return build
+
+
+def _isolated(wanted: Recipe, config: EnvironmentConfig) -> TextEnvironment:
+    link = _Link(wanted, config)
+    done = link.ask(0, "build")
+    facts: Facts = done.result
+    if OURS.intersection(facts.lineage):  # derived from one
+        return wanted.build()
+    methods = {name: _remote(name) for name in facts.methods}
+    # Messages and protocols see the class that it stands for: its name, and the methods that it has.
+    return type(facts.name, (IsolatedEnvironment,), methods)(link, 0, done.present)
+
+
+class IsolatedEnvironment(TextEnvironment):
+    """Stands for an environment in another process. ``info`` holds ``success`` and ``effective`` alone."""
+
+    def __init__(self, link: _Link, seat: int, present: Present) -> None:
+        super().__init__()
+        self._link, self._seat = link, seat
+        self._adopt(present)
+        weakref.finalize(self, link.dropped.append, seat)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return self._ask("reset", seed, options)
+
+    def step(self, action: str) -> Any:
+        return self._ask("step", action)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> IsolatedEnvironment:
+        seat, done = self._link.copy(self._seat)
+        return type(self)(self._link, seat, done.present)
+
+    def _ask(self, what: str, *arguments: Any) -> Any:
+        done = self._link.ask(self._seat, what, *arguments)
+        self._adopt(done.present)
+        for each in arguments:
+            if isinstance(each, np.random.Generator) and done.draw is not None:
+                each.bit_generator.state = done.draw.bit_generator.state
+        return done.result
+
+    def _adopt(self, present: Present) -> None:
+        self.rules, self.action_names = present.rules, present.action_names
+        self.return_range, self.dynamics, self._over = present.return_range, present.dynamics, present.over
+
+    def _begin(self, instance: np.random.Generator) -> NoReturn:
+        raise AssertionError("reset is done elsewhere")
+
+    def _act(self, action: str) -> NoReturn:
+        raise AssertionError("step is done elsewhere")
+
+
+def _remote(name: str) -> Callable[..., Any]:
+    def method(self: IsolatedEnvironment, *arguments: Any) -> Any:
+        return self._ask(name, *arguments)
+
+    return method
+
+
+class _Link:
+    """The process, started at the first call and after each loss, and the seats that it holds."""
+
+    def __init__(self, wanted: Recipe, config: EnvironmentConfig) -> None:
+        self._recipe, self._config = wanted, config
+        self._helpers: list[Helper] = []
+        self._seats: set[int] = set()
+        self._next = 1
+        self._losses = 0
+        self.dropped: list[int] = []
+        weakref.finalize(self, reap, self._helpers)
+
+    def ask(self, seat: int, what: str, *arguments: Any) -> Done:
+        """The answer, or the exception of the environment; raises ``EnvironmentLost`` where none comes in time."""
+        if seat not in self._seats:
+            if what not in ("build", "reset"):
+                raise EnvironmentLost(f"{what}: the environment's process was lost; reset first")
+            done = self._call(Call(seat, "build"))
+            self._seats.add(seat)
+            if what == "build":
+                return done
+        return self._call(Call(seat, what, arguments))
+
+    def copy(self, seat: int) -> tuple[int, Done]:
+        """A new seat with a copy of the environment on ``seat``."""
+        new, self._next = self._next, self._next + 1
+        done = self.ask(seat, "copy", new)
+        self._seats.add(new)
+        return new, done
+
+    def _call(self, call: Call) -> Done:
+        if not self._helpers:
+            if self._losses == MAX_LOSSES:
+                raise EnvironmentLost(f"its process was lost {MAX_LOSSES} times, and no other is started")
+            self._start()
+        dropped = tuple(self.dropped)
+        self.dropped.clear()
+        self._seats.difference_update(dropped)
+        ((popen, connection),) = self._helpers
+        name = "start_limit_seconds" if call.what in ("build", "copy") else "step_limit_seconds"
+        limit = getattr(self._config, name)
+        try:
+            connection.send(Call(call.seat, call.what, call.arguments, dropped))
+            if not connection.poll(limit):
+                popen.kill()
+                self._lose()
+                self._losses += 1
+                raise EnvironmentLost(f"{call.what} took longer than {limit:g} s (environment.{name})")
+            answer = connection.recv()
+        except (EOFError, OSError):
+            code = popen.wait()
+            self._lose()
+            self._losses += 1
+            raise EnvironmentLost(
+                f"the environment's process died in {call.what} (exit code {code})"
+            ) from None
+        except BaseException:  # an interruption: the answer would be taken for that of the next call
+            popen.kill()
+            self._lose()
+            raise
+        if isinstance(answer, Raised):
+            raise _failure(answer)
+        done: Done = answer
+        return done
+
+    def _start(self) -> None:
+        helper = start("starpo.environments.isolated_worker")
+        self._helpers.append(helper)
+        limit = self._config.start_limit_seconds
+        try:
+            helper[1].send(self._recipe)
+            if not helper[1].poll(limit):
+                raise UserError(
+                    f"environment.start_limit_seconds = {limit:g}: a process for environment {self._recipe.name!r} did "
+                    "not start in that time; raise the limit, or see what the run's log says"
+                )
+            helper[1].recv()
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            self._lose()
+            raise UserError(
+                f"environment {self._recipe.name!r}: it cannot be sent to another process ({error}); name it as "
+                "module:Class or by an entry point, with plain arguments, or set environment.workers = 0"
+            ) from None
+        except (EOFError, OSError):
+            code = helper[0].wait()
+            self._lose()
+            raise UserError(
+                f"environment {self._recipe.name!r}: its process ended at its start (exit code {code}); the run's log "
+                "says why. With environment.workers = 0 it runs in this process"
+            ) from None
+        except BaseException:
+            helper[0].kill()
+            self._lose()
+            raise
+
+    def _lose(self) -> None:
+        reap(self._helpers)
+        self._helpers.clear()
+        self._seats.clear()
+
+
+def _failure(raised: Raised) -> Exception:
+    kept = KEPT.get(raised.name)
+    return (kept or type(raised.name, (EnvironmentFailure,), {}))(raised.text)

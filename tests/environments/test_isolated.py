@@ -1,0 +1,158 @@
+"""Evaluation's calls into an environment in a process of its own: the same numbers, and no call that kills the run."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from functools import partial
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from builders import raised_message
+from isolated_environments import OwnBandit, Walk
+
+from starpo.config.environment import EnvironmentConfig
+from starpo.environments.bandit import Bandit
+from starpo.environments.contract import ContractError
+from starpo.environments.frozen_lake import FrozenLake
+from starpo.environments.isolated import MAX_LOSSES, Build, EnvironmentLost, IsolatedEnvironment, building
+from starpo.environments.registry import make, register
+from starpo.environments.solvers import Limits
+from starpo.environments.splits import Instance, Split
+from starpo.errors import UserError
+from starpo.evaluation.prompts import _instances, fixed_prompts
+from starpo.evaluation.reference import suite_reference
+
+ALONE = EnvironmentConfig(name="own", step_limit_seconds=5)
+WORKERS = ALONE.model_copy(update={"workers": 2})
+HASTY = WORKERS.model_copy(update={"step_limit_seconds": 0.5, "start_limit_seconds": 20.0})
+LIMITS = Limits(turns=2, actions_per_turn=2, actions=4)
+
+
+def prompts(build: Build, name: str = "Planned", **arguments: Any) -> tuple[Instance, ...]:
+    _instances.cache_clear()
+    return fixed_prompts(
+        f"isolated_environments:{name}", arguments, split=Split.TEST, seed=0, prompts=12, build=build
+    )
+
+
+def reference(build: Build, name: str = "Planned", **arguments: Any) -> dict[str, Any]:
+    instances = [Instance(seed, 0, "") for seed in range(12)]
+    return suite_reference(
+        f"isolated_environments:{name}", arguments, instances, LIMITS, suite="own", seed=0, build=build
+    )
+
+
+def children() -> set[int]:
+    gc.collect()
+    return {each.pid for each in psutil.Process().children(recursive=True)}
+
+
+@pytest.mark.parametrize("how", ["raise", "quit"])
+@pytest.mark.parametrize("at", ["", "reset", "step", "split", "solver", "random action", "copy"])
+@pytest.mark.parametrize("name", ["Walk", "Planned"])
+def test_numbers_and_messages_are_those_of_this_process(name: str, at: str, how: str, caplog) -> None:
+    found = []
+    for config in (ALONE, WORKERS):
+        caplog.clear()
+        build = building(config)
+        found.append(
+            (prompts(build, name, at=at, how=how), reference(build, name, at=at, how=how), caplog.text)
+        )
+    assert found[0] == found[1]
+    assert ("optimum_success" in found[0][1]) is (name == "Planned" and at in ("", "split", "random action"))
+    assert ("floor_success" in found[0][1]) is (at != "reset")
+
+
+@pytest.mark.parametrize(
+    ("at", "how"),
+    [("reset", "exit"), ("step", "hang"), ("solver", "hang"), ("random action", "exit"), ("copy", "exit")],
+)
+def test_a_call_that_ends_its_process_or_never_returns_costs_itself_alone(at: str, how: str, caplog) -> None:
+    before = children()
+    whole = reference(building(WORKERS))
+    found = reference(building(HASTY), at=at, how=how, one_in=2)
+    assert found["prompts"]["instance_seed"] == whole["prompts"]["instance_seed"]
+    why = "died in" if how == "exit" else "took longer than 0.5 s (environment.step_limit_seconds)"
+    assert "the environment failed" in caplog.text
+    assert why in caplog.text
+    assert ("optimum_success" in found) is (at == "random action")
+    assert children() == before
+
+
+@pytest.mark.parametrize("how", ["exit", "hang"])
+def test_prompts_that_end_their_process_are_left_out(how: str, caplog) -> None:
+    found = prompts(building(HASTY), at="reset", how=how, one_in=40)
+    starts = [int(each.observation.removeprefix("start ")) for each in found]
+    assert len(set(starts)) == 12
+    assert all(start % 40 for start in starts)
+
+
+def test_an_environment_that_is_always_lost_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = raised_message(UserError, lambda: prompts(building(WORKERS), at="reset", how="exit", one_in=1))
+    assert f"its process was lost {MAX_LOSSES} times, and no other is started" in message
+
+
+@pytest.mark.parametrize(
+    ("how", "why"), [("exit", "died in build"), ("hang", "build took longer than 3 s"), ("raise", "broken")]
+)
+def test_an_environment_that_cannot_be_built_says_why(how: str, why: str) -> None:
+    config = WORKERS.model_copy(update={"start_limit_seconds": 3.0})
+    before = children()
+    message = raised_message(
+        UserError, lambda: reference(building(config), at="constructor", how=how, one_in=1)
+    )
+    assert "cannot be built" in message
+    assert why in message
+    assert children() == before
+
+
+def test_what_cannot_be_sent_is_named() -> None:
+    message = raised_message(ContractError, lambda: prompts(building(WORKERS), "Odd"))
+    assert "Odd" in message and "reset's result cannot be sent to another process" in message
+    register("sent_nowhere", partial(Walk, name=threading.Lock()))
+    message = raised_message(UserError, lambda: building(WORKERS)("sent_nowhere"))
+    assert "module:Class" in message and "environment.workers = 0" in message
+
+
+def test_what_solvers_look_into_stays_in_this_process() -> None:
+    build = building(WORKERS)
+    assert type(build("bandit")) is Bandit
+    assert type(build("frozen_lake_no_slip", size=5)) is FrozenLake
+    assert type(build("isolated_environments:OwnBandit")) is OwnBandit
+
+
+def test_it_is_used_like_the_environment_itself() -> None:
+    env, twin = (
+        building(WORKERS)("isolated_environments:Planned", name="kept"),
+        make("isolated_environments:Planned", name="kept"),
+    )
+    assert isinstance(env, IsolatedEnvironment)
+    assert type(env).__name__ == "Planned"
+    draw, same = np.random.default_rng(3), np.random.default_rng(3)
+    for seed in range(3):
+        options = {"dynamics_seed": seed + 5}
+        assert env.reset(seed=seed, options=options)[0] == twin.reset(seed=seed, options=options)[0]
+        assert env.dynamics.bit_generator.state == twin.dynamics.bit_generator.state
+        for _ in range(3):
+            action = env.random_action(draw)
+            assert action == twin.random_action(same)
+            assert env.step(action) == twin.step(action)
+            assert env._over == twin._over
+            if env._over:
+                break
+        assert draw.bit_generator.state == same.bit_generator.state
+    with pytest.raises(Exception, match="step after the episode ended"):
+        while True:
+            env.step("Right")
+
+
+def test_after_a_loss_only_a_reset_goes_on() -> None:
+    env = building(WORKERS)("isolated_environments:Walk", at="step", how="exit", one_in=1)
+    env.reset(seed=1)
+    for message in ("died in step .exit code 7.", "reset first"):
+        with pytest.raises(EnvironmentLost, match=message):
+            env.step("Left")
+    assert env.reset(seed=1)[0] == make("isolated_environments:Walk").reset(seed=1)[0]
