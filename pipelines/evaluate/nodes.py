@@ -13,7 +13,7 @@ from starpo.config.evaluation import EvaluationConfig
 from starpo.config.rollout import EngineConfig
 from starpo.data.label_table import labels_to_table
 from starpo.data.trajectory_table import trajectories_to_table
-from starpo.environments.isolated import building
+from starpo.environments.isolated import Building
 from starpo.environments.solvers import Limits
 from starpo.environments.splits import Instance, Split
 from starpo.evaluation.compare import compare
@@ -36,7 +36,7 @@ def refer_suite(
     task = evaluation.task(suite, environment)
     limits = Limits(agent.max_turns, agent.max_actions_per_turn, agent.max_actions)
     instances = _instances(evaluation, environment, suite)
-    build = building(environment)
+    build = Building(environment)
     return suite_reference(
         task.name, task.arguments, instances, limits, suite=suite, seed=evaluation.seed, build=build
     )
@@ -101,7 +101,7 @@ def judge_policy(
     task = evaluation.task(suite, environment)
     numbers = summarise(turns)
     measures = measured(trajectories, reference)
-    env = building(environment)(task.name, **task.arguments)
+    env = Building(environment)(task.name, **task.arguments)
     diagnosis = diagnose(env, trajectories, seed=evaluation.seed)
     harness_changed = policy.harness()["agent"] != agent.model_dump(mode="json")
     if harness_changed:
@@ -150,5 +150,5 @@ def _instances(
         split=Split(prompts.split),
         seed=evaluation.seed,
         prompts=prompts.prompts,
-        build=building(environment),
+        build=Building(environment),
     )

@@ -17,7 +17,7 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.environments.bandit import Bandit
 from starpo.environments.contract import ContractError
 from starpo.environments.frozen_lake import FrozenLake
-from starpo.environments.isolated import MAX_LOSSES, Build, EnvironmentLost, IsolatedEnvironment, building
+from starpo.environments.isolated import MAX_LOSSES, Build, Building, EnvironmentLost, IsolatedEnvironment
 from starpo.environments.registry import make, register
 from starpo.environments.solvers import Limits
 from starpo.environments.splits import Instance, Split
@@ -57,7 +57,7 @@ def test_numbers_and_messages_are_those_of_this_process(name: str, at: str, how:
     found = []
     for config in (ALONE, WORKERS):
         caplog.clear()
-        build = building(config)
+        build = Building(config)
         found.append(
             (prompts(build, name, at=at, how=how), reference(build, name, at=at, how=how), caplog.text)
         )
@@ -72,8 +72,8 @@ def test_numbers_and_messages_are_those_of_this_process(name: str, at: str, how:
 )
 def test_a_call_that_ends_its_process_or_never_returns_costs_itself_alone(at: str, how: str, caplog) -> None:
     before = children()
-    whole = reference(building(WORKERS))
-    found = reference(building(HASTY), at=at, how=how, one_in=2)
+    whole = reference(Building(WORKERS))
+    found = reference(Building(HASTY), at=at, how=how, one_in=2)
     assert found["prompts"]["instance_seed"] == whole["prompts"]["instance_seed"]
     why = "died in" if how == "exit" else "took longer than 0.5 s (environment.step_limit_seconds)"
     assert "the environment failed" in caplog.text
@@ -84,14 +84,14 @@ def test_a_call_that_ends_its_process_or_never_returns_costs_itself_alone(at: st
 
 @pytest.mark.parametrize("how", ["exit", "hang"])
 def test_prompts_that_end_their_process_are_left_out(how: str, caplog) -> None:
-    found = prompts(building(HASTY), at="reset", how=how, one_in=40)
+    found = prompts(Building(HASTY), at="reset", how=how, one_in=40)
     starts = [int(each.observation.removeprefix("start ")) for each in found]
     assert len(set(starts)) == 12
     assert all(start % 40 for start in starts)
 
 
 def test_an_environment_that_is_always_lost_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    message = raised_message(UserError, lambda: prompts(building(WORKERS), at="reset", how="exit", one_in=1))
+    message = raised_message(UserError, lambda: prompts(Building(WORKERS), at="reset", how="exit", one_in=1))
     assert f"its process was lost {MAX_LOSSES} times, and no other is started" in message
 
 
@@ -102,7 +102,7 @@ def test_an_environment_that_cannot_be_built_says_why(how: str, why: str) -> Non
     config = WORKERS.model_copy(update={"start_limit_seconds": 3.0})
     before = children()
     message = raised_message(
-        UserError, lambda: reference(building(config), at="constructor", how=how, one_in=1)
+        UserError, lambda: reference(Building(config), at="constructor", how=how, one_in=1)
     )
     assert "cannot be built" in message
     assert why in message
@@ -110,15 +110,15 @@ def test_an_environment_that_cannot_be_built_says_why(how: str, why: str) -> Non
 
 
 def test_what_cannot_be_sent_is_named() -> None:
-    message = raised_message(ContractError, lambda: prompts(building(WORKERS), "Odd"))
+    message = raised_message(ContractError, lambda: prompts(Building(WORKERS), "Odd"))
     assert "Odd" in message and "reset's result cannot be sent to another process" in message
     register("sent_nowhere", partial(Walk, name=threading.Lock()))
-    message = raised_message(UserError, lambda: building(WORKERS)("sent_nowhere"))
+    message = raised_message(UserError, lambda: Building(WORKERS)("sent_nowhere"))
     assert "module:Class" in message and "environment.workers = 0" in message
 
 
 def test_what_solvers_look_into_stays_in_this_process() -> None:
-    build = building(WORKERS)
+    build = Building(WORKERS)
     assert type(build("bandit")) is Bandit
     assert type(build("frozen_lake_no_slip", size=5)) is FrozenLake
     assert type(build("isolated_environments:OwnBandit")) is OwnBandit
@@ -126,7 +126,7 @@ def test_what_solvers_look_into_stays_in_this_process() -> None:
 
 def test_it_is_used_like_the_environment_itself() -> None:
     env, twin = (
-        building(WORKERS)("isolated_environments:Planned", name="kept"),
+        Building(WORKERS)("isolated_environments:Planned", name="kept"),
         make("isolated_environments:Planned", name="kept"),
     )
     assert isinstance(env, IsolatedEnvironment)
@@ -149,8 +149,28 @@ def test_it_is_used_like_the_environment_itself() -> None:
             env.step("Right")
 
 
+def test_the_others_of_a_process_go_on_where_they_were() -> None:
+    build, alone, before = Building(WORKERS), Building(ALONE), children()
+    how = {"at": "step", "how": "exit", "one_in": 2}  # an even start ends the process at its first step
+    envs, twins = ([each("isolated_environments:Walk", **how) for _ in range(3)] for each in (build, alone))
+    assert len(children() - before) == 1
+    starts = {seed: Walk().reset(seed=seed)[0] for seed in range(20)}
+    odd = [seed for seed, start in starts.items() if int(start[-1]) % 2]
+    even = next(seed for seed in starts if seed not in odd)
+    for seed, env, twin in zip(odd, envs, twins, strict=False):
+        for each in (env, twin):
+            each.reset(seed=seed, options={"dynamics_seed": seed})
+        assert env.step("Right") == twin.step("Right")
+    envs[0].reset(seed=even)
+    with pytest.raises(EnvironmentLost, match="died in step"):
+        envs[0].step("Left")
+    for env, twin in zip(envs[1:], twins[1:], strict=True):
+        assert env.step("Left") == twin.step("Left")
+        assert env.dynamics.bit_generator.state == twin.dynamics.bit_generator.state
+
+
 def test_after_a_loss_only_a_reset_goes_on() -> None:
-    env = building(WORKERS)("isolated_environments:Walk", at="step", how="exit", one_in=1)
+    env = Building(WORKERS)("isolated_environments:Walk", at="step", how="exit", one_in=1)
     env.reset(seed=1)
     for message in ("died in step .exit code 7.", "reset first"):
         with pytest.raises(EnvironmentLost, match=message):

@@ -13,6 +13,7 @@ import torch
 from builders import LAKE, agent, base_policy_config, raised_message
 from pydantic import ValidationError
 
+from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
 from starpo.config.base_policy import WarmStartStage
 from starpo.config.environment import EnvironmentConfig
@@ -133,6 +134,42 @@ def test_a_failure_of_the_environment_is_named_with_its_error_and_what_to_do(
         assert "docs/add_an_environment.md" in message
     for part in [*expected, *([kind.__name__] if "a bug of mine" in expected else [])]:
         assert part in message
+
+
+@pytest.mark.parametrize(
+    ("how", "why", "at_last"),
+    [
+        ("raise", "KeyError: 'broken'", "12 of 12 demonstrations ended in an error, the first: "),
+        ("exit", "died in step (exit code 7)", "its process was lost 5 times, and no other is started"),
+        (
+            "hang",
+            "step took longer than 1 s (environment.step_limit_seconds)",
+            "its process was lost 5 times",
+        ),
+    ],
+)
+def test_demonstrations_that_fail_are_counted_and_refused_where_they_are_most(
+    tiny_policy: Policy, how: str, why: str, at_last: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stages = [WarmStartStage(demonstrations=12, careful_share=1.0, learning_rate=0.01)]
+    template = ChatTemplate.of(tiny_policy.tokenizer())
+
+    def demonstrated(one_in: int) -> list[Trajectory]:
+        own = EnvironmentConfig(
+            name="isolated_environments:Planned",
+            arguments={"at": "step", "how": how, "one_in": one_in},
+            workers=int(how != "raise"),
+            step_limit_seconds=1.0,
+        )
+        return demonstrate(own, agent(), base_policy_config(stages=stages), 0, template)
+
+    found = demonstrated(24)
+    failed = [each for each in found if each.stop_reason is StopReason.ENVIRONMENT_ERROR]
+    assert 0 < len(failed) < 6
+    assert all(why in each.error for each in failed)
+    assert f"{len(failed)} of 12 demonstrations ended in an error, the first: " in caplog.text
+    assert all(len(each.turns) for each in found if each not in failed)
+    assert at_last in raised_message(UserError, lambda: demonstrated(1))
 
 
 def test_only_a_pretrained_model_is_fitted_and_only_when_asked_for() -> None:

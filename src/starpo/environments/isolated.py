@@ -1,8 +1,9 @@
-"""An environment in a process of its own, used like one in this process: for all that evaluation does besides playing.
+"""Environments in a process of their own, used like those in this process: for all besides playing.
 
-Drawing prompts, random play, an environment's own solver and replays call a user's code one step at a time. With
-``environment.workers > 0`` they do so through :class:`IsolatedEnvironment`: a call that takes longer than its limit, or
-that ends the process, raises :class:`EnvironmentLost` in the caller, and the next ``reset`` begins in a new process.
+Drawing prompts, random play, an environment's own solver, replays and demonstrations call a user's code one step at a
+time. With ``environment.workers > 0`` they do so through :class:`IsolatedEnvironment`: a call that takes longer than
+its limit, or that ends the process, raises :class:`EnvironmentLost` in the caller, and the next ``reset`` begins in a
+new process.
 
 The built-in environments stay where they are. They are trusted, and solvers look inside them.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import pickle
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -46,34 +48,42 @@ class EnvironmentLost(RuntimeError):
     """The environment's process died, or a call took longer than its limit."""
 
 
-def building(config: EnvironmentConfig) -> Build:
-    """How evaluation builds environments: in this process, or with ``workers > 0`` what is not built in elsewhere.
+class Building:
+    """Builds environments: in this process, or with ``workers > 0`` what is not built in elsewhere.
 
-    The function raises ``UserError`` where the environment cannot be built.
+    All environments of one kind share a process. It ends with the last of them and of this object.
     """
 
-    def build(name: str, /, **arguments: Any) -> TextEnvironment:
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self._config = config
+        self._links: list[tuple[Recipe, _Link]] = []
+
+    def __call__(self, name: str, /, **arguments: Any) -> TextEnvironment:
+        """As :func:`starpo.environments.registry.make`; raises ``UserError`` where it cannot be built."""
         wanted = recipe(name, **arguments)
-        here = not config.workers or wanted.target in OURS
         try:
-            return wanted.build() if here else _isolated(wanted, config)
+            return self.of(wanted)
         except UserError:
             raise
         except OWN_FAILURES as error:
             raise not_built(name, error) from error
 
-    return build
-
-
-def _isolated(wanted: Recipe, config: EnvironmentConfig) -> TextEnvironment:
-    link = _Link(wanted, config)
-    done = link.ask(0, "build")
-    facts: Facts = done.result
-    if OURS.intersection(facts.lineage):  # derived from one
-        return wanted.build()
-    methods = {name: _remote(name) for name in facts.methods}
-    # Messages and protocols see the class that it stands for: its name, and the methods that it has.
-    return type(facts.name, (IsolatedEnvironment,), methods)(link, 0, done.present)
+    def of(self, wanted: Recipe) -> TextEnvironment:
+        """A new environment; raises what its constructor raises, and ``EnvironmentLost``."""
+        if not self._config.workers or wanted.target in OURS:
+            return wanted.build()
+        link = next((link for known, link in self._links if known == wanted), None)
+        if link is None:
+            link = _Link(wanted, self._config)
+            self._links.append((wanted, link))
+        seat, done = link.seat()
+        facts: Facts = done.result
+        if OURS.intersection(facts.lineage):  # derived from one
+            link.dropped.append(seat)
+            return wanted.build()
+        # Messages and protocols see the class that it stands for: its name, and the methods that it has.
+        own = {"phrases": facts.phrases} | {name: _remote(name) for name in facts.methods}
+        return type(facts.name, (IsolatedEnvironment,), own)(link, seat, done.present)
 
 
 class IsolatedEnvironment(TextEnvironment):
@@ -122,61 +132,97 @@ def _remote(name: str) -> Callable[..., Any]:
 
 
 class _Link:
-    """The process, started at the first call and after each loss, and the seats that it holds."""
+    """The process, started at the first call and after each loss, and the environments on its numbered seats.
+
+    After a loss the others are built anew when they are next asked for, and their actions done again.
+    """
 
     def __init__(self, wanted: Recipe, config: EnvironmentConfig) -> None:
         self._recipe, self._config = wanted, config
         self._helpers: list[Helper] = []
         self._seats: set[int] = set()
-        self._next = 1
-        self._losses = 0
+        self._histories: dict[int, tuple[tuple[Call, ...], str]] = {}
+        self._next = self._losses = 0
         self.dropped: list[int] = []
         weakref.finalize(self, reap, self._helpers)
 
-    def ask(self, seat: int, what: str, *arguments: Any) -> Done:
-        """The answer, or the exception of the environment; raises ``EnvironmentLost`` where none comes in time."""
-        if seat not in self._seats:
-            if what not in ("build", "reset"):
-                raise EnvironmentLost(f"{what}: the environment's process was lost; reset first")
-            done = self._call(Call(seat, "build"))
-            self._seats.add(seat)
-            if what == "build":
-                return done
-        return self._call(Call(seat, what, arguments))
+    def seat(self) -> tuple[int, Done]:
+        """A new seat with a new environment."""
+        seat, self._next = self._next, self._next + 1
+        return seat, self._build(seat)
 
     def copy(self, seat: int) -> tuple[int, Done]:
         """A new seat with a copy of the environment on ``seat``."""
         new, self._next = self._next, self._next + 1
         done = self.ask(seat, "copy", new)
         self._seats.add(new)
+        self._histories[new] = self._histories.get(seat, ((), ""))
         return new, done
+
+    def ask(self, seat: int, what: str, *arguments: Any) -> Done:
+        """The answer, or the exception of the environment; raises ``EnvironmentLost`` where none comes in time."""
+        call = Call(seat, what, arguments)
+        if seat not in self._seats:
+            if what != "reset":
+                self._restore(seat, what)
+            else:
+                self._build(seat)
+        try:
+            done = self._call(call)
+        except EnvironmentLost:
+            self._histories.pop(seat, None)
+            raise
+        if what in ("reset", "step"):
+            before = () if what == "reset" else self._histories.get(seat, ((), ""))[0]
+            self._histories[seat] = (*before, call), repr(done.result)
+        return done
+
+    def _build(self, seat: int) -> Done:
+        done = self._call(Call(seat, "build"))
+        self._seats.add(seat)
+        return done
+
+    def _restore(self, seat: int, what: str) -> None:
+        calls, expected = self._histories.pop(seat, ((), ""))
+        if not calls:
+            raise EnvironmentLost(f"{what}: the environment's process was lost; reset first")
+        self._build(seat)
+        for call in calls:
+            done = self._call(call)
+        if repr(done.result) != expected:
+            raise EnvironmentLost(
+                "its process was lost, and the same seeds and actions lead to another state"
+            )
+        self._histories[seat] = calls, expected
 
     def _call(self, call: Call) -> Done:
         if not self._helpers:
-            if self._losses == MAX_LOSSES:
+            if self._losses >= MAX_LOSSES:
                 raise EnvironmentLost(f"its process was lost {MAX_LOSSES} times, and no other is started")
             self._start()
         dropped = tuple(self.dropped)
-        self.dropped.clear()
+        del self.dropped[: len(dropped)]
         self._seats.difference_update(dropped)
+        for seat in dropped:
+            self._histories.pop(seat, None)
         ((popen, connection),) = self._helpers
         name = "start_limit_seconds" if call.what in ("build", "copy") else "step_limit_seconds"
         limit = getattr(self._config, name)
         try:
-            connection.send(Call(call.seat, call.what, call.arguments, dropped))
+            connection.send(replace(call, dropped=dropped))
             if not connection.poll(limit):
                 popen.kill()
                 self._lose()
-                self._losses += 1
                 raise EnvironmentLost(f"{call.what} took longer than {limit:g} s (environment.{name})")
             answer = connection.recv()
         except (EOFError, OSError):
             code = popen.wait()
             self._lose()
-            self._losses += 1
             raise EnvironmentLost(
                 f"the environment's process died in {call.what} (exit code {code})"
             ) from None
+        except EnvironmentLost:
+            raise
         except BaseException:  # an interruption: the answer would be taken for that of the next call
             popen.kill()
             self._lose()
@@ -217,6 +263,7 @@ class _Link:
             raise
 
     def _lose(self) -> None:
+        self._losses += 1
         reap(self._helpers)
         self._helpers.clear()
         self._seats.clear()

@@ -23,6 +23,8 @@ class Facts:
     """``module:Class`` of its class and of all that it is derived from."""
     methods: tuple[str, ...]
     """Those of ``OPTIONAL`` that are its own."""
+    phrases: tuple[str, ...]
+    """Constant pieces of its observations."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Messages to it: first a ``Recipe``, then calls. Messages from it: ``ready`` once
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 from multiprocessing.connection import Connection
@@ -32,7 +33,9 @@ def serve(connection: Connection) -> None:
     while True:
         call: Call = connection.recv()
         for seat in call.dropped:
-            seats.pop(seat, None)
+            if seat in seats:
+                with contextlib.suppress(*OWN_FAILURES):  # nobody uses it any more
+                    seats.pop(seat).close()
         try:
             answer: Done | Raised = _answer(recipe, seats, call)
         except OWN_FAILURES as error:
@@ -69,7 +72,7 @@ def _facts(env: TextEnvironment) -> Facts:
         if hasattr(env, name) and getattr(kind, name, None) is not getattr(TextEnvironment, name, None)
     ]
     lineage = tuple(f"{each.__module__}:{each.__qualname__}" for each in kind.__mro__)
-    return Facts(kind.__name__, lineage, tuple(own))
+    return Facts(kind.__name__, lineage, tuple(own), tuple(env.phrases))
 
 
 def _plain(result: Any) -> Any:

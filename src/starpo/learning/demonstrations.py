@@ -8,18 +8,20 @@ policy therefore has the skill and the habit of not using it, which is what rein
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from starpo.agent.records import Trajectory
+from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
 from starpo.config.agent import AgentConfig
 from starpo.config.base_policy import BasePolicyConfig, WarmStartStage
 from starpo.config.environment import EnvironmentConfig, MixtureMember
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import OWN_FAILURES, ContractError
+from starpo.environments.isolated import Building
 from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver, optimal_actions
 from starpo.environments.splits import Split
@@ -29,6 +31,8 @@ from starpo.rollout.episode import Episode
 from starpo.rollout.episodes import RolloutPlan, begin_episodes, reading_of
 from starpo.rollout.stage import Act, Leave, Stage
 from starpo.seeds import Purpose, SeedKey
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,9 @@ def demonstrating(
 def _no_base_policy(environment: str, happened: str) -> str:
     return (
         f"environment {environment!r} failed while it was demonstrated for the base policy: {happened}\n"
-        "Every training instance that is demonstrated must begin. Mend the environment or its arguments; "
-        "docs/add_an_environment.md says how to try it with check_environment, --traceback shows where it failed"
+        "Every training instance that is demonstrated must begin, and most must go to their end. Mend the environment "
+        "or its arguments; docs/add_an_environment.md says how to try it with check_environment, --traceback shows "
+        "where it failed"
     )
 
 
@@ -141,7 +146,7 @@ def demonstrate(
         mixture=() if environment.mixture is None else shown,
     )
     demonstrator = Demonstrator(stage, agent, config.max_plan)
-    stand = Stage(reading_of(agent))
+    stand = Stage(reading_of(agent), build=Building(environment).of)
     trajectories = []
     # Its other failures end an episode in the stage itself.
     with demonstrating(environment.name, ContractError):
@@ -157,4 +162,16 @@ def demonstrate(
                 episode.receive(completion, stand.act(Act(index, *episode.response(completion))))
             stand.do(Leave(index))
             trajectories.append(episode.trajectory)
+    _check_errors(environment.name, trajectories)
     return trajectories
+
+
+def _check_errors(environment: str, trajectories: list[Trajectory]) -> None:
+    """Say how many demonstrations the environment cut short; raise ``UserError`` where it is most of them."""
+    errors = [each.error for each in trajectories if each.stop_reason is StopReason.ENVIRONMENT_ERROR]
+    if not errors:
+        return
+    what = f"{len(errors)} of {len(trajectories)} demonstrations ended in an error, the first: {errors[0]}"
+    if 2 * len(errors) > len(trajectories):
+        raise UserError(_no_base_policy(environment, what))
+    logger.warning("environment %r: %s", environment, what)

@@ -22,6 +22,7 @@ from starpo.agent.template import ChatTemplate
 from starpo.config.agent import AgentConfig
 from starpo.config.base_policy import BasePolicyConfig
 from starpo.config.environment import EnvironmentConfig
+from starpo.environments.isolated import Building
 from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver
 from starpo.environments.splits import Split, draw_instance
@@ -134,8 +135,9 @@ def _write_tokenizer(
 ) -> None:
     texts: list[str] = []
     phrases: list[str] = []
+    build = Building(environment)
     for number, member in enumerate(environment.members):
-        env = make(member.name, **member.arguments)
+        env = build(member.name, **member.arguments)
         stage = config.stages[-1]
         if not has_solver(env):
             stage = stage.model_copy(update={"careful_share": 0.0})

@@ -173,9 +173,15 @@ class Reading:
 class Stage:
     """Environments in this process, by the number of their episode."""
 
-    def __init__(self, reading: Reading, pulse: Pulse = lambda kind, partial: None) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        pulse: Pulse = lambda kind, partial: None,
+        build: Callable[[Recipe], TextEnvironment] = Recipe.build,
+    ) -> None:
         self._reading = reading
         self._pulse = pulse
+        self._building = build
         self._scouts: dict[str, tuple[Task, TextEnvironment]] = {}
         self._seats: dict[int, tuple[str, TextEnvironment, str]] = {}
         self._lost: dict[int, str] = {}
@@ -214,7 +220,7 @@ class Stage:
     def _build(self, task: Task) -> TextEnvironment:
         self._pulse("build", None)
         try:
-            return task.recipe.build()
+            return self._building(task.recipe)
         except UserError:
             raise
         except OWN_FAILURES as error:
