@@ -7,17 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import raised_message
+from builders import agent, raised_message
+from isolated_environments import Walk
 from played import play, read
 
+from starpo.config.environment import EnvironmentConfig
+from starpo.config.evaluation import EvaluationConfig, Suite
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import ContractError
+from starpo.environments.isolated import Building
 from starpo.environments.solvers import Limits
 from starpo.environments.splits import Instance, Split
 from starpo.errors import UserError
 from starpo.evaluation.diagnosis import diagnose
 from starpo.evaluation.prompts import _instances, fixed_prompts
 from starpo.evaluation.reference import suite_reference
+from starpo.pipelines.evaluate.nodes import refer_suite
 
 LIMITS = Limits(turns=2, actions_per_turn=2, actions=4)
 
@@ -168,3 +173,31 @@ def test_a_failure_under_another_luck_is_no_success() -> None:
     result = diagnose(LaterBroken(), read(*rows), seed=0)
     assert result.metrics["luck_method"] == "replay"
     assert result.metrics["luck_failed_share"] == 1.0
+
+
+@pytest.mark.parametrize("at", ["reset", "step"])
+def test_a_replay_that_ends_its_process_leaves_what_was_stored(at: str) -> None:
+    stored = [play(Walk(), [["Left"], ["Left"]], group=group, instance_seed=group) for group in range(4)]
+    build = Building(EnvironmentConfig(name="own", workers=1))
+    env = build("isolated_environments:Walk", at=at, how="exit", one_in=1)
+    result = diagnose(env, read(*stored), seed=0)
+    assert [row["label"] for row in result.labels] == ["turn_limit"] * 4
+    assert result.metrics["luck_method"] == "unknown"
+    whole = diagnose(build("isolated_environments:Walk"), read(*stored), seed=0)
+    assert whole == diagnose(Walk(), read(*stored), seed=0)
+
+
+def test_the_reference_of_a_suite_survives_an_environment_that_ends_its_process(caplog) -> None:
+    own = EnvironmentConfig(
+        name="isolated_environments:Walk", arguments={"at": "step", "how": "exit", "one_in": 3}, workers=1
+    )
+    evaluation = EvaluationConfig(
+        every=1,
+        periodic=["own"],
+        final=["own"],
+        temperatures=[1.0],
+        suites={"own": Suite(split="test", prompts=4)},
+    )
+    found = refer_suite(evaluation, own, agent(max_turns=2, max_actions=4), suite="own")
+    assert len(found["prompts"]["instance_seed"]) == 4
+    assert "the environment's process died in step (exit code 7)" in caplog.text
