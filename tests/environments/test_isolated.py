@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import threading
 from functools import partial
@@ -161,11 +162,14 @@ def test_the_others_of_a_process_go_on_where_they_were() -> None:
         for each in (env, twin):
             each.reset(seed=seed, options={"dynamics_seed": seed})
         assert env.step("Right") == twin.step("Right")
+    copies = copy.deepcopy(envs[1:])
     envs[0].reset(seed=even)
     with pytest.raises(EnvironmentLost, match="died in step"):
         envs[0].step("Left")
-    for env, twin in zip(envs[1:], twins[1:], strict=True):
-        assert env.step("Left") == twin.step("Left")
+    for env, other, twin in zip(envs[1:], copies, twins[1:], strict=True):
+        after = twin.step("Left")
+        assert other.step("Right") != after
+        assert env.step("Left") == after
         assert env.dynamics.bit_generator.state == twin.dynamics.bit_generator.state
 
 

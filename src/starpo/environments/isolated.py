@@ -188,7 +188,7 @@ class _Link:
             raise EnvironmentLost(f"{what}: the environment's process was lost; reset first")
         self._build(seat)
         for call in calls:
-            done = self._call(call)
+            done = self._call(replace(call, seat=seat))  # a copy's first calls were those of another seat
         if repr(done.result) != expected:
             raise EnvironmentLost(
                 "its process was lost, and the same seeds and actions lead to another state"
