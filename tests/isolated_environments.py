@@ -5,7 +5,9 @@ In a module of their own, because the processes that they live in import it.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -90,3 +92,112 @@ class Odd(Walk):
 
 class OwnBandit(Bandit):
     """Derived from what solvers know."""
+
+
+class SlowToClose(Planned):
+    """Takes longer to close than a step may take."""
+
+    def close(self) -> None:
+        time.sleep(1.0)
+
+
+class OwnPlan(Walk):
+    """Its solver belongs to the object, not to the class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.optimal_actions = lambda: ["Right"] * (2 - self.at_rest)
+        self.declared_split = lambda: list(Split)[self.start % 3]
+
+    def _act(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.dynamics = np.random.Generator(np.random.PCG64(0))
+        observation, _, *rest = super()._act(action)
+        self.dynamics = np.random.Generator(np.random.PCG64(0))
+        return observation, 1.0, *rest
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OwnPlan:
+        twin = OwnPlan()
+        twin.reset(seed=0)
+        twin.start, twin.at_rest = self.start, self.at_rest
+        return twin
+
+
+class Baseless(Walk):
+    """Does not call the constructor of its base."""
+
+    def __init__(self) -> None:
+        self.at, self.how, self.one_in, self.name = "", "", 3, ""
+
+
+class UserError(Exception):
+    """A name that means something elsewhere."""
+
+
+class Speechless(Exception):
+    """Has no message."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no comment")
+
+
+class Throwing(Walk):
+    """Raises what ``what`` names in a third of its resets."""
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        observation, info = super()._begin(instance)
+        if self.start % 3 == 0:
+            raise {"UserError": UserError, "Speechless": Speechless, "Cancelled": asyncio.CancelledError}[
+                self.what
+            ]("broken")
+        return observation, info
+
+
+class Unsendable(str):
+    """A text that cannot be pickled, and says so with an exception of its own."""
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("not for sending")
+
+
+class Telling(Walk):
+    """Its observations cannot be sent."""
+
+    def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        observation, info = super()._begin(instance)
+        return Unsendable(observation), info
+
+
+class Shouting(Walk):
+    """Its random actions are no names of actions."""
+
+    def random_action(self, draw: np.random.Generator) -> str:
+        return super().random_action(draw).upper()
+
+
+class Vague(Walk):
+    """Its third step does not say whether it was a success."""
+
+    def _act(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        *result, info = super()._act(action)
+        return *result, {} if abs(self.at_rest) == 2 else info
+
+
+class Served(Planned):
+    """Needs a process of its own, which it ends when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+    def close(self) -> None:
+        self.server.communicate(b"\n")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Served:
+        twin = Served()
+        twin.reset(seed=0)
+        twin.start, twin.at_rest = self.start, self.at_rest
+        return twin

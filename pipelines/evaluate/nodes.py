@@ -13,6 +13,7 @@ from starpo.config.evaluation import EvaluationConfig
 from starpo.config.rollout import EngineConfig
 from starpo.data.label_table import labels_to_table
 from starpo.data.trajectory_table import trajectories_to_table
+from starpo.environments.contract import close
 from starpo.environments.isolated import Building
 from starpo.environments.solvers import Limits
 from starpo.environments.splits import Instance, Split
@@ -103,6 +104,7 @@ def judge_policy(
     measures = measured(trajectories, reference)
     env = Building(environment)(task.name, **task.arguments)
     diagnosis = diagnose(env, trajectories, seed=evaluation.seed)
+    close(env)
     harness_changed = policy.harness()["agent"] != agent.model_dump(mode="json")
     if harness_changed:
         logger.warning("%s is evaluated under another harness than it was trained with", policy.identity)

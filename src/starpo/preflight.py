@@ -12,8 +12,9 @@ import torch
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.parameters import Parameters
-from starpo.environments.contract import OWN_FAILURES
-from starpo.environments.registry import make
+from starpo.environments.contract import OWN_FAILURES, close
+from starpo.environments.isolated import Building
+from starpo.environments.registry import recipe
 from starpo.errors import UserError
 from starpo.learning.deepspeed_engine import learner_device
 from starpo.learning.memory import MemoryEstimate, estimate_memory
@@ -91,9 +92,10 @@ def _device_memory(parameters: Parameters) -> int:
 
 def check_environment(key: str, config: EnvironmentConfig) -> None:
     """Raise ``UserError`` where an environment of the section ``key`` cannot be built."""
+    build = Building(config)
     for number, member in enumerate(config.members):
         try:
-            make(member.name, **member.arguments)
+            close(build.of(recipe(member.name, **member.arguments)))
         except OWN_FAILURES as error:  # building runs code of others
             where = f"{key}.mixture.{number}" if config.mixture else key
             what = (

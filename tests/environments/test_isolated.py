@@ -18,13 +18,14 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.environments.bandit import Bandit
 from starpo.environments.contract import ContractError
 from starpo.environments.frozen_lake import FrozenLake
-from starpo.environments.isolated import MAX_LOSSES, Build, Building, EnvironmentLost, IsolatedEnvironment
+from starpo.environments.isolated import Build, Building, EnvironmentLost, IsolatedEnvironment
 from starpo.environments.registry import make, register
 from starpo.environments.solvers import Limits
 from starpo.environments.splits import Instance, Split
 from starpo.errors import UserError
 from starpo.evaluation.prompts import _instances, fixed_prompts
 from starpo.evaluation.reference import suite_reference
+from starpo.preflight import check_environment
 
 ALONE = EnvironmentConfig(name="own", step_limit_seconds=5)
 WORKERS = ALONE.model_copy(update={"workers": 2})
@@ -93,7 +94,8 @@ def test_prompts_that_end_their_process_are_left_out(how: str, caplog) -> None:
 
 def test_an_environment_that_is_always_lost_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     message = raised_message(UserError, lambda: prompts(Building(WORKERS), at="reset", how="exit", one_in=1))
-    assert f"its process was lost {MAX_LOSSES} times, and no other is started" in message
+    assert "EnvironmentGivenUp: its process was lost too often, the first time because" in message
+    assert "died in reset (exit code 7)" in message
 
 
 @pytest.mark.parametrize(
@@ -113,9 +115,54 @@ def test_an_environment_that_cannot_be_built_says_why(how: str, why: str) -> Non
 def test_what_cannot_be_sent_is_named() -> None:
     message = raised_message(ContractError, lambda: prompts(Building(WORKERS), "Odd"))
     assert "Odd" in message and "reset's result cannot be sent to another process" in message
+    message = raised_message(ContractError, lambda: prompts(Building(WORKERS), "Telling"))
+    assert "Telling': reset's result cannot be sent to another process (RuntimeError: not for" in message
     register("sent_nowhere", partial(Walk, name=threading.Lock()))
     message = raised_message(UserError, lambda: Building(WORKERS)("sent_nowhere"))
     assert "module:Class" in message and "environment.workers = 0" in message
+
+
+@pytest.mark.parametrize("name", ["SlowToClose", "OwnPlan", "Baseless", "Served"])
+def test_habits_of_an_environment_change_no_number_and_leave_nothing_behind(name: str, caplog) -> None:
+    before = children()
+    found = []
+    for config in (ALONE, HASTY):
+        caplog.clear()
+        found.append((reference(Building(config), name), caplog.text))
+        assert children() == before
+    assert found[0] == found[1]
+    assert ("optimum_success" in found[0][0]) is (name != "Baseless")
+
+
+@pytest.mark.parametrize("what", ["UserError", "Speechless", "Cancelled"])
+def test_whatever_a_reset_raises_costs_a_prompt(what: str, caplog) -> None:
+    found = prompts(Building(WORKERS), "Throwing", what=what)
+    assert len({each.observation for each in found}) == 12
+    assert what in caplog.text
+
+
+@pytest.mark.parametrize("config", [ALONE, WORKERS], ids=["alone", "workers"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Shouting", "environment 'Shouting': random_action's result is .* expected one of action_names"),
+        ("Vague", r"environment 'Vague': step info\['success'\] is None"),
+    ],
+)
+def test_a_breach_of_contract_in_random_play_is_named(
+    config: EnvironmentConfig, name: str, message: str
+) -> None:
+    with pytest.raises(ContractError, match=message):
+        reference(Building(config), name)
+
+
+@pytest.mark.parametrize("how", ["exit", "hang"])
+def test_an_environment_that_cannot_be_built_is_refused_before_any_work(how: str) -> None:
+    own = {"name": "isolated_environments:Walk", "arguments": {"at": "constructor", "how": how, "one_in": 1}}
+    config = EnvironmentConfig(**own, workers=1, start_limit_seconds=4.0)
+    message = raised_message(UserError, lambda: check_environment("environment", config))
+    assert message.startswith("environment: EnvironmentLost: ")
+    assert ("died in build" in message) is (how == "exit")
 
 
 def test_what_solvers_look_into_stays_in_this_process() -> None:

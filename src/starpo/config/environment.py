@@ -41,9 +41,9 @@ class EnvironmentConfig(Section):
     """Environments that share the groups of every iteration by their weights; null: ``name`` alone."""
     workers: int = Field(0, ge=0)
     """Processes that the environments live in; 0: this one. Results do not depend on it."""
-    step_limit_seconds: float = Field(60.0, gt=0)
+    step_limit_seconds: float = Field(60.0, gt=0, le=86_400)
     """Longest reset or step in a worker process before its episode ends as an environment error, s."""
-    start_limit_seconds: float = Field(120.0, gt=0)
+    start_limit_seconds: float = Field(120.0, gt=0, le=86_400)
     """Longest start of a worker process, and longest construction of an environment there, s."""
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from typing import Any, Final
@@ -60,12 +61,19 @@ def check_step(name: str, result: Any) -> tuple[str, float, bool, bool, dict[str
     return observation, reward, terminated, truncated, info
 
 
-def check_action(name: str, env: TextEnvironment, action: Any) -> str:
-    """``action`` of ``match_action`` if it is one of ``action_names`` (or free text), else ``ContractError``."""
-    _check_type(name, "match_action's result", action, str)
+def check_action(name: str, env: TextEnvironment, action: Any, *, of: str = "match_action") -> str:
+    """``action``, which the method ``of`` gave, if it is in ``action_names`` (or free text), else ``ContractError``."""
+    _check_type(name, f"{of}'s result", action, str)
     if env.action_names and action not in env.action_names:
-        raise _error(name, "match_action's result", action, f"None or one of action_names {env.action_names}")
+        nothing = "None or " if of == "match_action" else ""
+        raise _error(name, f"{of}'s result", action, f"{nothing}one of action_names {env.action_names}")
     return str(action)
+
+
+def close(env: TextEnvironment) -> None:
+    """Close an environment that nobody uses any more; whatever it has to say changes nothing."""
+    with contextlib.suppress(*OWN_FAILURES):
+        env.close()
 
 
 def check_plan(name: str, plan: Any) -> list[str]:

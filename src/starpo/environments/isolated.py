@@ -10,6 +10,7 @@ The built-in environments stay where they are. They are trusted, and solvers loo
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import weakref
 from collections.abc import Callable
@@ -20,8 +21,8 @@ import numpy as np
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import OWN_FAILURES, ContractError, not_built
-from starpo.environments.isolated_calls import Call, Done, Facts, Present, Raised
+from starpo.environments.contract import OWN_FAILURES, not_built
+from starpo.environments.isolated_calls import KEPT, Call, Done, Facts, Present, Raised
 from starpo.environments.processes import Helper, reap, start
 from starpo.environments.registry import Recipe, recipe
 from starpo.environments.solvers import SOLVED
@@ -30,10 +31,6 @@ from starpo.errors import UserError
 Build = Callable[..., TextEnvironment]
 """``build(name, **arguments)``, as :func:`starpo.environments.registry.make`."""
 
-#: Exceptions that arrive as what they were; others do as an ``EnvironmentFailure`` of the same name.
-KEPT: Final = {
-    each.__name__: each for each in (ContractError, UserError, NotImplementedError, TypeError, ValueError)
-}
 #: An environment that lost this many processes gets no other: each may have taken a whole limit to notice.
 MAX_LOSSES: Final = 5
 #: ``module:Class`` of the built-in environments.
@@ -48,14 +45,20 @@ class EnvironmentLost(RuntimeError):
     """The environment's process died, or a call took longer than its limit."""
 
 
+class EnvironmentGivenUp(EnvironmentLost):
+    """It did so before, too often to be tried again."""
+
+
 class Building:
     """Builds environments: in this process, or with ``workers > 0`` what is not built in elsewhere.
 
-    All environments of one kind share a process. It ends with the last of them and of this object.
+    All environments of one kind share a process. It ends with the last of them and of this object, or where it was lost
+    ``losses`` times.
     """
 
-    def __init__(self, config: EnvironmentConfig) -> None:
+    def __init__(self, config: EnvironmentConfig, losses: int = MAX_LOSSES) -> None:
         self._config = config
+        self._losses = losses
         self._links: list[tuple[Recipe, _Link]] = []
 
     def __call__(self, name: str, /, **arguments: Any) -> TextEnvironment:
@@ -74,13 +77,14 @@ class Building:
             return wanted.build()
         link = next((link for known, link in self._links if known == wanted), None)
         if link is None:
-            link = _Link(wanted, self._config)
+            link = _Link(wanted, self._config, self._losses)
             self._links.append((wanted, link))
         seat, done = link.seat()
         facts: Facts = done.result
         if OURS.intersection(facts.lineage):  # derived from one
             link.dropped.append(seat)
             return wanted.build()
+        assert done.present is not None
         # Messages and protocols see the class that it stands for: its name, and the methods that it has.
         own = {"phrases": facts.phrases} | {name: _remote(name) for name in facts.methods}
         return type(facts.name, (IsolatedEnvironment,), own)(link, seat, done.present)
@@ -101,8 +105,12 @@ class IsolatedEnvironment(TextEnvironment):
     def step(self, action: str) -> Any:
         return self._ask("step", action)
 
+    def close(self) -> None:
+        self._link.dropped.append(self._seat)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> IsolatedEnvironment:
         seat, done = self._link.copy(self._seat)
+        assert done.present is not None
         return type(self)(self._link, seat, done.present)
 
     def _ask(self, what: str, *arguments: Any) -> Any:
@@ -113,7 +121,8 @@ class IsolatedEnvironment(TextEnvironment):
                 each.bit_generator.state = done.draw.bit_generator.state
         return done.result
 
-    def _adopt(self, present: Present) -> None:
+    def _adopt(self, present: Present | None) -> None:
+        assert present is not None
         self.rules, self.action_names = present.rules, present.action_names
         self.return_range, self.dynamics, self._over = present.return_range, present.dynamics, present.over
 
@@ -137,17 +146,19 @@ class _Link:
     After a loss the others are built anew when they are next asked for, and their actions done again.
     """
 
-    def __init__(self, wanted: Recipe, config: EnvironmentConfig) -> None:
+    def __init__(self, wanted: Recipe, config: EnvironmentConfig, losses: int) -> None:
         self._recipe, self._config = wanted, config
+        self._left, self._why = losses, ""
         self._helpers: list[Helper] = []
         self._seats: set[int] = set()
         self._histories: dict[int, tuple[tuple[Call, ...], str]] = {}
-        self._next = self._losses = 0
+        self._next = 0
         self.dropped: list[int] = []
         weakref.finalize(self, reap, self._helpers)
 
     def seat(self) -> tuple[int, Done]:
         """A new seat with a new environment."""
+        self._close_dropped()
         seat, self._next = self._next, self._next + 1
         return seat, self._build(seat)
 
@@ -161,6 +172,7 @@ class _Link:
 
     def ask(self, seat: int, what: str, *arguments: Any) -> Done:
         """The answer, or the exception of the environment; raises ``EnvironmentLost`` where none comes in time."""
+        self._close_dropped()
         call = Call(seat, what, arguments)
         if seat not in self._seats:
             if what != "reset":
@@ -176,6 +188,16 @@ class _Link:
             before = () if what == "reset" else self._histories.get(seat, ((), ""))[0]
             self._histories[seat] = (*before, call), repr(done.result)
         return done
+
+    def _close_dropped(self) -> None:
+        """Close what nobody uses any more, so that the time it takes is not that of another's call."""
+        while self.dropped:
+            seat = self.dropped.pop()
+            self._histories.pop(seat, None)
+            if seat in self._seats:
+                self._seats.remove(seat)
+                with contextlib.suppress(EnvironmentLost):  # the others are restored when they are asked for
+                    self._call(Call(seat, "close"))
 
     def _build(self, seat: int) -> Done:
         done = self._call(Call(seat, "build"))
@@ -197,36 +219,28 @@ class _Link:
 
     def _call(self, call: Call) -> Done:
         if not self._helpers:
-            if self._losses >= MAX_LOSSES:
-                raise EnvironmentLost(f"its process was lost {MAX_LOSSES} times, and no other is started")
+            if not self._left:
+                raise EnvironmentGivenUp(
+                    f"its process was lost too often, the first time because {self._why}"
+                )
             self._start()
-        dropped = tuple(self.dropped)
-        del self.dropped[: len(dropped)]
-        self._seats.difference_update(dropped)
-        for seat in dropped:
-            self._histories.pop(seat, None)
         ((popen, connection),) = self._helpers
-        name = "start_limit_seconds" if call.what in ("build", "copy") else "step_limit_seconds"
+        slow = call.what in ("build", "copy", "close")
+        name = "start_limit_seconds" if slow else "step_limit_seconds"
         limit = getattr(self._config, name)
+        why = f"{call.what} took longer than {limit:g} s (environment.{name})"
         try:
-            connection.send(replace(call, dropped=dropped))
-            if not connection.poll(limit):
-                popen.kill()
-                self._lose()
-                raise EnvironmentLost(f"{call.what} took longer than {limit:g} s (environment.{name})")
-            answer = connection.recv()
+            connection.send(call)
+            answer = connection.recv() if connection.poll(limit) else None
         except (EOFError, OSError):
-            code = popen.wait()
-            self._lose()
-            raise EnvironmentLost(
-                f"the environment's process died in {call.what} (exit code {code})"
-            ) from None
-        except EnvironmentLost:
-            raise
+            answer, why = None, f"the environment's process died in {call.what} (exit code {popen.wait()})"
         except BaseException:  # an interruption: the answer would be taken for that of the next call
-            popen.kill()
             self._lose()
             raise
+        if answer is None:
+            self._lose()
+            self._left, self._why = self._left - 1, self._why or why
+            raise EnvironmentLost(why)
         if isinstance(answer, Raised):
             raise _failure(answer)
         done: Done = answer
@@ -258,17 +272,17 @@ class _Link:
                 "says why. With environment.workers = 0 it runs in this process"
             ) from None
         except BaseException:
-            helper[0].kill()
             self._lose()
             raise
 
     def _lose(self) -> None:
-        self._losses += 1
+        for popen, _ in self._helpers:
+            popen.kill()
         reap(self._helpers)
         self._helpers.clear()
         self._seats.clear()
 
 
 def _failure(raised: Raised) -> Exception:
-    kept = KEPT.get(raised.name)
-    return (kept or type(raised.name, (EnvironmentFailure,), {}))(raised.text)
+    kept = {each.__name__: each for each in KEPT}
+    return (kept[raised.name] if raised.kept else type(raised.name, (EnvironmentFailure,), {}))(raised.text)

@@ -8,7 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import ContractError
+from starpo.errors import UserError
 
+#: Exceptions that mean something to the caller; others arrive as an ``EnvironmentFailure`` of the same name.
+KEPT: Final = (ContractError, UserError, NotImplementedError)
 #: Methods that are asked for in the process where the environment's class has its own.
 OPTIONAL: Final = ("declared_split", "match_action", "optimal_actions", "random_action")
 
@@ -44,7 +48,9 @@ class Present:
 
     @classmethod
     def of(cls, env: TextEnvironment) -> Present:
-        return cls(env.rules, env.action_names, env.return_range, env.dynamics, env._over)
+        # Before the first reset there may be no luck yet, where a constructor does not call that of its base.
+        dynamics = getattr(env, "dynamics", None) or np.random.default_rng(0)
+        return cls(env.rules, env.action_names, env.return_range, dynamics, getattr(env, "_over", True))
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,9 @@ class Call:
     seat: int
     """Which environment; copies have seats of their own."""
     what: str
-    """``build``, ``copy`` or the name of a method."""
+    """``build``, ``copy``, ``close`` or the name of another method."""
     arguments: tuple[Any, ...] = ()
     """Positional arguments; of ``copy`` the new seat."""
-    dropped: tuple[int, ...] = ()
-    """Seats that nobody uses any more."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ class Done:
     """An answer."""
 
     result: Any
-    """Of the method; of ``build`` its :class:`Facts`; None of ``copy``."""
-    present: Present
+    """Of the method; of ``build`` its :class:`Facts`; None of ``copy`` and ``close``."""
+    present: Present | None
     """Afterwards."""
     draw: np.random.Generator | None = None
     """The generator that was an argument, as the method left it."""
@@ -81,3 +85,5 @@ class Raised:
     """The exception's class."""
     text: str
     """Its message."""
+    kept: bool
+    """It is one of ``KEPT``, by that name, and arrives as such."""

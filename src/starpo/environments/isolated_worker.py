@@ -7,17 +7,15 @@ Messages to it: first a ``Recipe``, then calls. Messages from it: ``ready`` once
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import pickle
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
 import numpy as np
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import OWN_FAILURES
-from starpo.environments.isolated_calls import OPTIONAL, Call, Done, Facts, Present, Raised
+from starpo.environments.contract import close
+from starpo.environments.isolated_calls import KEPT, OPTIONAL, Call, Done, Facts, Present, Raised
 from starpo.environments.processes import run
 from starpo.environments.registry import Recipe
 
@@ -30,27 +28,46 @@ def serve(connection: Connection) -> None:
     recipe: Recipe = connection.recv()
     connection.send("ready")
     seats: dict[int, TextEnvironment] = {}
-    while True:
-        call: Call = connection.recv()
-        for seat in call.dropped:
-            if seat in seats:
-                with contextlib.suppress(*OWN_FAILURES):  # nobody uses it any more
-                    seats.pop(seat).close()
-        try:
-            answer: Done | Raised = _answer(recipe, seats, call)
-        except OWN_FAILURES as error:
-            answer = Raised(type(error).__name__, str(error))
-        try:
-            connection.send(answer)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            text = f"environment {recipe.name!r}: {call.what}'s result cannot be sent to another process ({error})"
-            connection.send(Raised("ContractError", text))
+    try:
+        while True:
+            call: Call = connection.recv()
+            try:
+                answer: Done | Raised = _answer(recipe, seats, call)
+            except BaseException as error:  # whatever a user's code raises is an answer
+                answer = _raised(error)
+            _send(connection, answer, f"environment {recipe.name!r}: {call.what}'s result")
+    finally:
+        for env in seats.values():
+            close(env)
+
+
+def _send(connection: Connection, answer: Done | Raised, what: str) -> None:
+    try:
+        connection.send(answer)
+    except OSError:
+        raise
+    except Exception as error:  # pickling runs code of others
+        text = f"{what} cannot be sent to another process ({type(error).__name__}: {error})"
+        connection.send(Raised("ContractError", text, kept=True))
+
+
+def _raised(error: BaseException) -> Raised:
+    try:
+        text = str(error)
+    except Exception:
+        text = "its message cannot be had"
+    kept = next((each.__name__ for each in KEPT if isinstance(error, each)), "")
+    return Raised(kept or type(error).__name__, text, kept=bool(kept))
 
 
 def _answer(recipe: Recipe, seats: dict[int, TextEnvironment], call: Call) -> Done:
     if call.what == "build":
         env = seats[call.seat] = recipe.build()
         return Done(_facts(env), Present.of(env))
+    if call.what == "close":
+        if call.seat in seats:
+            close(seats.pop(call.seat))
+        return Done(None, None)
     env = seats[call.seat]
     if call.what == "copy":
         twin = seats[call.arguments[0]] = copy.deepcopy(env)
@@ -66,13 +83,15 @@ def _answer(recipe: Recipe, seats: dict[int, TextEnvironment], call: Call) -> Do
 
 def _facts(env: TextEnvironment) -> Facts:
     kind = type(env)
-    own = [
-        name
-        for name in OPTIONAL
-        if hasattr(env, name) and getattr(kind, name, None) is not getattr(TextEnvironment, name, None)
-    ]
     lineage = tuple(f"{each.__module__}:{each.__qualname__}" for each in kind.__mro__)
-    return Facts(kind.__name__, lineage, tuple(own), tuple(env.phrases))
+    own = tuple(name for name in OPTIONAL if hasattr(env, name) and _is_own(env, name))
+    return Facts(kind.__name__, lineage, own, tuple(env.phrases))
+
+
+def _is_own(env: TextEnvironment, name: str) -> bool:
+    """Whether the method, of the class or of this one object, is another than that of the base class."""
+    method = getattr(env, name)
+    return getattr(method, "__func__", method) is not getattr(TextEnvironment, name, None)
 
 
 def _plain(result: Any) -> Any:

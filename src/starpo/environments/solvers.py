@@ -13,7 +13,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from starpo.environments.bandit import Bandit
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import check_plan
+from starpo.environments.contract import check_plan, close
 from starpo.environments.frozen_lake import FrozenLake
 from starpo.environments.frozen_lake_solver import (
     MAX_BLOCK,
@@ -99,7 +99,11 @@ def best_play(env: TextEnvironment, limits: Limits) -> Expectation | None:
         score = best_reward(env)
         return Expectation(float(score == 1), float(score == 1) if env.binary_reward else score)
     if isinstance(env, Solves):
-        return _played_out(copy.deepcopy(env), _own_plan(env)[: limits.moves])
+        plan, twin = _own_plan(env)[: limits.moves], copy.deepcopy(env)
+        try:
+            return _played_out(twin, plan)
+        finally:
+            close(twin)
     return None
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import OWN_FAILURES, ContractError
+from starpo.environments.contract import OWN_FAILURES, ContractError, close
 from starpo.environments.isolated import Build
 from starpo.environments.registry import canonical, make
 from starpo.environments.splits import Instance, NoInstanceError, Split, draw_instance, split_of_environment
@@ -155,6 +155,13 @@ def _distinct(wanted: PromptSet) -> Iterator[Instance]:
     ``MAX_FAILURES`` fail in a row, ``ContractError`` where what it makes is no instance.
     """
     env = wanted.build(wanted.environment, **wanted.arguments)
+    try:
+        yield from _drawn(wanted, env)
+    finally:
+        close(env)
+
+
+def _drawn(wanted: PromptSet, env: TextEnvironment) -> Iterator[Instance]:
     seen: set[str] = set()
     repeated = failed = in_a_row = 0
     for number in count():

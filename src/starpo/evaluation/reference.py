@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import OWN_FAILURES, ContractError
-from starpo.environments.isolated import Build, EnvironmentLost
+from starpo.environments.contract import OWN_FAILURES, ContractError, check_action, check_step, close
+from starpo.environments.isolated import Build, EnvironmentGivenUp
 from starpo.environments.registry import make
 from starpo.environments.solvers import Expectation, Limits, Solves, best_play, random_actions
 from starpo.environments.splits import Instance
@@ -78,6 +78,7 @@ def suite_reference(
     for group in simulated:
         key = SeedKey(seed, Purpose.SAMPLING, f"floor:{suite}", group=group)
         floor[group] = _simulate(env, instances[group], limits, key, failures)
+    close(env)
     if failures:
         logger.warning(
             "%s: while the optimum and the floor of %s were measured, the environment failed %d times; the first: %s",
@@ -151,7 +152,7 @@ def _begins(
     try:
         env.reset(seed=instance.seed, options=options)
     except OWN_FAILURES as error:  # an environment's own failure must not kill the run
-        failures.append(f"reset(seed={instance.seed}): {type(error).__name__}: {error}")
+        _note(failures, f"reset(seed={instance.seed})", error)
         return False
     return True
 
@@ -163,10 +164,15 @@ def _optimum(env: TextEnvironment, limits: Limits, failures: list[str]) -> Expec
         raise
     except OWN_FAILURES as error:
         if isinstance(env, Solves):  # a user's own solver
-            failures.append(f"optimal_actions: {type(error).__name__}: {error}")
+            _note(failures, "optimal_actions", error)
         elif not isinstance(error, RuntimeError):  # a room with too many states to search
             raise
         return None
+
+
+def _note(failures: list[str], where: str, error: BaseException) -> None:
+    if not isinstance(error, EnvironmentGivenUp):  # not a failure of its own: nothing was called
+        failures.append(f"{where}: {type(error).__name__}: {error}")
 
 
 def _columns(end: str, found: Sequence[Expectation | None]) -> dict[str, list[float]]:
@@ -187,6 +193,7 @@ def _simulate(
     Episodes that fail to begin do not count, as in a rollout. None where none begins, and where actions are free text
     and the environment knows no random ones.
     """
+    name = type(env).__name__
     success, returns = np.zeros(FLOOR_EPISODES), np.zeros(FLOOR_EPISODES)
     begun = np.zeros(FLOOR_EPISODES, dtype=bool)
     for number in range(FLOOR_EPISODES):
@@ -198,14 +205,16 @@ def _simulate(
             continue
         for _ in range(limits.moves):
             try:
-                action = env.random_action(draw)
-                _, reward, terminated, truncated, info = env.step(action)
+                action = check_action(name, env, env.random_action(draw), of="random_action")
+                _, reward, terminated, truncated, info = check_step(name, env.step(action))
             except NotImplementedError:
                 return None
-            except EnvironmentLost as error:
-                failures.append(f"seed {instance.seed}: {error}")
-                break
-            except OWN_FAILURES:  # an environment's own failure ends the episode, as it does in a rollout
+            except ContractError:
+                raise
+            except (
+                OWN_FAILURES
+            ) as error:  # an environment's own failure ends the episode, as it does in a rollout
+                _note(failures, f"random play from reset(seed={instance.seed})", error)
                 break
             returns[number] += reward
             success[number] = info["success"]

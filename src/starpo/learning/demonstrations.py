@@ -21,7 +21,7 @@ from starpo.config.base_policy import BasePolicyConfig, WarmStartStage
 from starpo.config.environment import EnvironmentConfig, MixtureMember
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import OWN_FAILURES, ContractError
-from starpo.environments.isolated import Building
+from starpo.environments.isolated import MAX_LOSSES, Building
 from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver, optimal_actions
 from starpo.environments.splits import Split
@@ -33,6 +33,9 @@ from starpo.rollout.stage import Act, Leave, Stage
 from starpo.seeds import Purpose, SeedKey
 
 logger = logging.getLogger(__name__)
+
+#: Share of the demonstrations that may cost the environment's process; each may take a whole limit to notice.
+TOLERATED_LOSSES = 0.01
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,8 @@ def demonstrate(
         mixture=() if environment.mixture is None else shown,
     )
     demonstrator = Demonstrator(stage, agent, config.max_plan)
-    stand = Stage(reading_of(agent), build=Building(environment).of)
+    losses = max(MAX_LOSSES, int(TOLERATED_LOSSES * stage.demonstrations))
+    stand = Stage(reading_of(agent), build=Building(environment, losses).of)
     trajectories = []
     # Its other failures end an episode in the stage itself.
     with demonstrating(environment.name, ContractError):

@@ -6,7 +6,6 @@ module and neither torch nor an engine. Requests and answers are plain records t
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from starpo.environments.contract import (
     check_action,
     check_reset,
     check_step,
+    close,
     not_built,
     plain_info,
 )
@@ -214,7 +214,7 @@ class Stage:
     def close(self) -> None:
         self.clear()
         for _, env in self._scouts.values():
-            _close(env)
+            close(env)
         self._scouts.clear()
 
     def _build(self, task: Task) -> TextEnvironment:
@@ -263,7 +263,7 @@ class Stage:
         return Opening(observation, env.rules)
 
     def _refuse(self, request: Open, env: TextEnvironment, why: str) -> Failure:
-        _close(env)
+        close(env)
         self._lost[request.number] = why
         return Failure(why)
 
@@ -313,13 +313,8 @@ class Stage:
 
     def _leave(self, number: int) -> None:
         if number in self._seats:
-            _close(self._seats.pop(number)[1])
+            close(self._seats.pop(number)[1])
 
 
 def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _close(env: TextEnvironment) -> None:
-    with contextlib.suppress(*OWN_FAILURES):  # its episode is over; whatever it has to say changes nothing
-        env.close()
