@@ -211,9 +211,7 @@ def _simulate(
                 return None
             except ContractError:
                 raise
-            except (
-                OWN_FAILURES
-            ) as error:  # an environment's own failure ends the episode, as it does in a rollout
+            except OWN_FAILURES as error:  # ends the episode, as it does in a rollout
                 _note(failures, f"random play from reset(seed={instance.seed})", error)
                 break
             returns[number] += reward
