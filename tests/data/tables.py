@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from builders import turn_row, turns_table
 
@@ -13,6 +14,7 @@ from starpo.config.reward import FilterConfig
 from starpo.data.expectations.expected import Expected
 from starpo.data.schemas import SCHEMA_VERSION, TURNS, UPDATES
 from starpo.data.scoring import mark_kept, score_turns
+from starpo.environments.base import StepResult, TextEnvironment
 from starpo.environments.splits import Split, split_of
 from starpo.rewards.total import bind_terms
 
@@ -21,6 +23,19 @@ Change = Callable[[Rows], Rows]
 
 GROUPS, SIZE, TURNS_EACH = 4, 2, 2
 
+
+class Undeclared(TextEnvironment):
+    """Stands for the tables' environment: its instances belong to a split by what is shown first, any text."""
+
+    rules, action_names, return_range = "", ("Go",), (0.0, 1.0)
+
+    def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        return "map", {"success": False}
+
+    def _act(self, action: str) -> StepResult:
+        return "map", 0.0, True, False, {"success": False, "effective": True}
+
+
 EXPECTED = Expected(
     gates=GatesConfig(max_quarantined_share=0.3),
     iteration=0,
@@ -28,6 +43,7 @@ EXPECTED = Expected(
     groups=GROUPS,
     group_size=SIZE,
     ranges={"frozen_lake": (0.0, 1.0)},
+    names={"frozen_lake": f"{__name__}:Undeclared"},
 )
 """What the sound tables are."""
 

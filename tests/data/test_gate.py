@@ -56,7 +56,10 @@ def resolve(root: Path, **gates: Any) -> None:
     )
     changes = {
         "run": {"name": RUN, "iterations": 7},
-        "environment": {"name": "frozen_lake", "arguments": {}},
+        "environment": {
+            "name": "mixture",
+            "mixture": [{"name": "tables:Undeclared", "label": "frozen_lake", "weight": 1.0}],
+        },
         "rollout": {"groups": GROUPS, "group_size": SIZE},
         "gates": {"every": 5, "max_quarantined_share": 0.2} | gates,
     }
@@ -68,7 +71,7 @@ def gate(root: Path, suite: str = "rollouts", *, iteration: int = 0) -> Gate:
     ending = "json" if suite == "metrics" else "parquet"
     path = root / "data" / layer / RUN / f"iter_{iteration:04d}.{ending}"
     if suite == "evaluation":
-        path = root / "data/07_evaluation" / RUN / "test-t0_5" / f"step_{iteration:04d}.parquet"
+        path = root / "data/07_evaluation" / RUN / "test_frozen_lake-t0_5" / f"step_{iteration:04d}.parquet"
     return Gate(suite=suite, filepath=str(path))
 
 
@@ -89,7 +92,7 @@ def test_sound_data_passes_unchanged_and_leaves_a_result_of_each_suite(root: Pat
         "metrics-iter_0000",
         "rollouts-iter_0000",
         "scored-iter_0000",
-        "test-t0_5-step_0000",
+        "test_frozen_lake-t0_5-step_0000",
         "updates-iter_0000",
     ]
     assert not list(root.rglob("rejected"))
