@@ -13,6 +13,7 @@ import psutil
 import pytest
 from builders import raised_message
 from isolated_environments import OwnBandit, Walk
+from pydantic import ValidationError
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.environments.bandit import Bandit
@@ -163,6 +164,11 @@ def test_an_environment_that_cannot_be_built_is_refused_before_any_work(how: str
     message = raised_message(UserError, lambda: check_environment("environment", config))
     assert message.startswith("environment: EnvironmentLost: ")
     assert ("died in build" in message) is (how == "exit")
+
+
+@pytest.mark.parametrize("name", ["step_limit_seconds", "start_limit_seconds"])
+def test_a_limit_that_no_clock_can_count_to_is_refused_by_its_key(name: str) -> None:
+    assert name in raised_message(ValidationError, lambda: EnvironmentConfig(name="own", **{name: 1e9}))
 
 
 def test_what_solvers_look_into_stays_in_this_process() -> None:
