@@ -16,6 +16,7 @@ from isolated_environments import OwnBandit, Walk
 from pydantic import ValidationError
 
 from starpo.config.environment import EnvironmentConfig
+from starpo.config.evaluation import EvaluationConfig, Suite
 from starpo.environments.bandit import Bandit
 from starpo.environments.contract import ContractError
 from starpo.environments.frozen_lake import FrozenLake
@@ -164,6 +165,14 @@ def test_an_environment_that_cannot_be_built_is_refused_before_any_work(how: str
     message = raised_message(UserError, lambda: check_environment("environment", config))
     assert message.startswith("environment: EnvironmentLost: ")
     assert ("died in build" in message) is (how == "exit")
+
+
+def test_a_suite_s_own_environment_runs_where_that_of_the_training_does() -> None:
+    suites = {"own": Suite(environment="isolated_environments:Walk", arguments={"one_in": 2}, prompts=1)}
+    evaluation = EvaluationConfig(every=1, periodic=["own"], final=["own"], temperatures=[1.0], suites=suites)
+    task = evaluation.task("own", HASTY)
+    assert (task.name, task.arguments, task.mixture) == ("isolated_environments:Walk", {"one_in": 2}, None)
+    assert (task.workers, task.step_limit_seconds, task.start_limit_seconds) == (2, 0.5, 20.0)
 
 
 @pytest.mark.parametrize("name", ["step_limit_seconds", "start_limit_seconds"])

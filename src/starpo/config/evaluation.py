@@ -54,11 +54,12 @@ class EvaluationConfig(Section):
     """Trajectories per prompt; more than one gives pass@k."""
 
     def task(self, suite: str, training: EnvironmentConfig) -> EnvironmentConfig:
-        """The environment of ``suite``."""
+        """The environment of ``suite``, where and under what limits that of the training runs."""
         chosen = self.suites[suite]
         if chosen.environment is None:
             return training
-        return EnvironmentConfig(name=chosen.environment, arguments=chosen.arguments)
+        own = {"name": chosen.environment, "arguments": chosen.arguments, "mixture": None}
+        return training.model_copy(update=own)
 
     @model_validator(mode="after")
     def _suites_known(self) -> EvaluationConfig:
