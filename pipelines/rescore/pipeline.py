@@ -20,7 +20,8 @@ def create_pipeline(**kwargs: object) -> Pipeline:
     """
     source = current().source
     iterations = ["0000"] if source is None else _stored(source)
-    shared = {name: name for name in ("params:reward", "params:gates", "params:environment", "params:filter")}
+    names = ("params:reward", "params:gates", "params:environment", "params:filter", "params:run")
+    shared = {name: name for name in names}
     parts: list[Pipeline | Node] = [
         pipeline(
             reward_stage(),

@@ -7,6 +7,7 @@ import pyarrow as pa
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.gates import GatesConfig
 from starpo.config.reward import FilterConfig, RewardConfig
+from starpo.config.run import RunConfig
 from starpo.data.scoring import mark_kept, score_rollouts
 
 
@@ -17,6 +18,6 @@ def score_trajectories(
     return score_rollouts(rollouts, reward, gates, environment)
 
 
-def filter_groups(returns: pa.Table, filter: FilterConfig) -> pa.Table:
+def filter_groups(returns: pa.Table, filter: FilterConfig, run: RunConfig) -> pa.Table:
     """Mark the groups whose returns spread most; every row stays."""
-    return mark_kept(returns, filter)
+    return mark_kept(returns, filter, run.seed)

@@ -17,7 +17,12 @@ def reward_stage() -> Pipeline:
                 outputs="returns",
                 name="reward",
             ),
-            Node(filter_groups, inputs=["returns", "params:filter"], outputs="scored", name="filter"),
+            Node(
+                filter_groups,
+                inputs=["returns", "params:filter", "params:run"],
+                outputs="scored",
+                name="filter",
+            ),
         ]
     )
 

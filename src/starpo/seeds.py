@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     SHUFFLE = 6  # order of mini-batches
     BOOTSTRAP = 7  # resampling for intervals
     MIXTURE = 8  # which environment each group of an iteration plays
+    FILTER = 9  # which groups a random filter keeps
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 
@@ -104,11 +105,20 @@ def test_rewards_of_empty_turns_move_to_the_nearest_sampled_token():
 
 def test_group_advantages_by_hand():
     returns, groups = torch.tensor([0.0, 1.0, 2.0, 7.0]), torch.tensor([3, 3, 3, 1])
-    assert grpo(returns, groups).tolist() == pytest.approx([-1, 0, 1, 7], abs=1e-5)
-    assert grpo(returns, groups, divide_by_std=False).tolist() == [-1, 0, 1, 7]
-    assert rloo(returns, groups).tolist() == [-1.5, 0, 1.5, 7]
-    assert grpo(returns, groups, singletons="zero").tolist()[3] == 0
-    assert rloo(returns, groups, singletons="zero").tolist()[3] == 0
+    assert grpo(returns, groups).tolist() == pytest.approx([-1, 0, 1, 0], abs=1e-5)
+    assert grpo(returns, groups, divide_by_std=False).tolist() == [-1, 0, 1, 0]
+    assert rloo(returns, groups).tolist() == [-1.5, 0, 1.5, 0]
+
+
+def test_one_member_alone_has_no_baseline_and_its_raw_return_only_if_asked_for():
+    """Such as what quarantine leaves of a group: 10.9 beside differences of about 2 would drown them."""
+    returns, groups = torch.tensor([0.0, 4.0, 10.9]), torch.tensor([0, 0, 1])
+    tokens = torch.ones(3, 1, dtype=torch.bool)
+    for estimator in (grpo, rloo):
+        assert estimator(returns, groups).tolist()[2] == 0
+        assert estimator(returns, groups, singletons="raw").tolist()[2] == pytest.approx(10.9)
+    whitened = reinforce_plus_plus_baseline(returns, groups, tokens)[:, 0].tolist()
+    assert whitened == pytest.approx([-1, 1, 0])
 
 
 def test_gigpo_adds_a_comparison_between_turns_of_the_same_state():
@@ -202,9 +212,10 @@ def test_bilevel_gae_equals_the_turn_by_turn_loop_with_rewards_inside_turns(
 )
 def test_group_advantages_equal_the_loops(returns, seed, by_std):
     groups = np.random.default_rng(seed).integers(0, 4, len(returns))
-    ours = grpo(torch.tensor(returns, dtype=torch.float64), torch.from_numpy(groups), divide_by_std=by_std)
+    exact = torch.tensor(returns, dtype=torch.float64), torch.from_numpy(groups)
+    ours = grpo(*exact, divide_by_std=by_std, singletons="raw")
     assert ours.tolist() == pytest.approx(loops.grpo_loop(returns, groups.tolist(), by_std), abs=1e-7)
-    ours = rloo(torch.tensor(returns, dtype=torch.float64), torch.from_numpy(groups))
+    ours = rloo(*exact, singletons="raw")
     assert ours.tolist() == pytest.approx(loops.rloo_loop(returns, groups.tolist()), abs=1e-9)
 
 
@@ -364,6 +375,56 @@ def test_a_group_of_equal_returns_has_no_advantage(name):
         anchors=torch.arange(12).reshape(4, 3),
     )
     assert float(estimate(name, data)[0].abs().max()) < 1e-9
+
+
+SHARED = ["grpo", "dr_grpo", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "gigpo"]
+
+
+def split_returns(returns: list[float], splits: list[tuple[float, ...]]) -> AdvantageBatch:
+    """One token per turn; each return as the turn rewards of its split, the last turn taking what is left."""
+    turns = max(len(split) for split in splits) + 1
+    rewards = torch.zeros(len(returns), turns, dtype=torch.float64)
+    for row, (total, split) in enumerate(zip(returns, splits, strict=True)):
+        rewards[row, : len(split)] = torch.tensor(split, dtype=torch.float64)
+        rewards[row, turns - 1] = total - sum(split)
+    everything = torch.ones(len(returns), turns, dtype=torch.bool)
+    return AdvantageBatch(
+        mask=everything,
+        turn_index=torch.arange(turns).expand(len(returns), turns),
+        turn_rewards=rewards,
+        turn_mask=everything,
+        group_ids=torch.arange(len(returns)) // 4,
+        anchors=torch.arange(len(returns) * turns).reshape(len(returns), turns),
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in SHARED if name != "reinforce_plus_plus"])
+def test_eight_wins_of_equal_return_have_no_advantage_however_their_rewards_fall_on_turns(name):
+    """Seven win by one answer of two moves, worth 10.8, one by two answers worth -0.1 and 10.9."""
+    data = split_returns([10.8] * 8, [()] * 7 + [(-0.1,)])
+    data = dataclasses.replace(data, group_ids=torch.zeros(8, dtype=torch.int64))
+    assert estimate(name, data)[0].tolist() == torch.zeros(8, 2).tolist()
+
+
+@pytest.mark.parametrize("name", SHARED)
+@SMALL
+@given(
+    returns=st.lists(st.sampled_from([-1.3, -0.1, 0.0, 0.3, 10.8, 10.9]), min_size=8, max_size=8),
+    splits=st.lists(
+        st.lists(st.sampled_from([-0.1, 0.1, 0.7, -1.1, 9.9]), max_size=3).map(tuple), min_size=8, max_size=8
+    ),
+)
+def test_advantages_do_not_depend_on_how_a_return_is_split_over_turns(name, returns, splits):
+    parameters = {"gamma": 1.0} if name in {"reinforce_plus_plus", "gigpo"} else {}
+    whole = estimate(name, split_returns(returns, [()] * 8), **parameters)[0]
+    parts = estimate(name, split_returns(returns, splits), **parameters)[0]
+    # Of the first token on, the return is the whole one in every estimator; no state is met twice.
+    if name.startswith("reinforce"):
+        # Whitened over tokens, of which there are more here than there: compare before the scale.
+        order = torch.argsort(whole[:, 0], stable=True)
+        assert bool((parts[order, 0].diff() >= -1e-9).all())
+    else:
+        assert torch.allclose(parts[:, 0], whole[:, 0], atol=1e-6)
 
 
 def test_a_baseline_whitened_over_the_batch_has_mean_zero_and_unit_variance():

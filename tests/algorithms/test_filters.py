@@ -51,6 +51,16 @@ def test_a_group_without_spread_never_fills_the_quota_unless_asked():
     assert choose(EQUAL, WIDE, [7.0], keep_ratio=1.0, keep_zero_spread=True).kept_groups == (0, 1, 2)
 
 
+def test_a_random_filter_keeps_as_many_groups_by_lot_whatever_their_spread():
+    lots = {0: 0.7, 1: 0.2, 2: 0.9, 3: 0.1}
+    options = {"mode": "random", "lot": lots.get}
+    assert choose(EQUAL, WIDE, NARROW, EQUAL, keep_zero_spread=True, **options).kept_groups == (1, 3)
+    assert choose(EQUAL, WIDE, NARROW, EQUAL, **options).kept_groups == (1, 2), "none without spread"
+    assert choose(EQUAL, WIDE, NARROW, EQUAL, keep_ratio=0.25, **options).kept_groups == (1,)
+    with pytest.raises(ValueError, match="mode 'random' needs lot"):
+        choose(WIDE, NARROW, mode="random")
+
+
 def test_all_groups_filtered_is_a_normal_outcome():
     result = choose(EQUAL, EQUAL, [1.0])
     assert result.kept_groups == ()
@@ -139,7 +149,7 @@ def test_a_keep_ratio_outside_its_range_is_refused(ratio):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "max_mean"}, "known: std, low_std, top_p, threshold"),
+        ({"mode": "max_mean"}, "known: std, low_std, random, top_p, threshold"),
         ({"min_std": -1.0}, "min_std must not be negative"),
         ({"mode": "threshold", "keep_ratio": 0.5}, "keep_ratio must be 1"),
     ],

@@ -340,7 +340,7 @@ def group_inputs(case: Case) -> tuple[Tensor, Tensor, Tensor]:
 def check_grpo(case: Case, listed: str | None) -> None:
     returns, groups, mask = group_inputs(case)
     by_std = case["params"]["norm_by_std"]
-    ours = grpo(returns, groups, divide_by_std=by_std, epsilon=case["params"]["epsilon"])
+    ours = grpo(returns, groups, divide_by_std=by_std, epsilon=case["params"]["epsilon"], singletons="raw")
     assert_close(ours, torch.tensor(loops.grpo_loop(returns.tolist(), groups.tolist(), by_std)))
     if listed is None:
         assert_close(broadcast_to_tokens(ours, mask), array(case, "advantages", "outputs"))
@@ -348,7 +348,7 @@ def check_grpo(case: Case, listed: str | None) -> None:
 
 def check_rloo(case: Case, listed: str | None) -> None:
     returns, groups, mask = group_inputs(case)
-    ours = rloo(returns, groups)
+    ours = rloo(returns, groups, singletons="raw")
     assert_close(ours, torch.tensor(loops.rloo_loop(returns.tolist(), groups.tolist())))
     if listed is None:
         assert_close(broadcast_to_tokens(ours, mask), array(case, "advantages", "outputs"))
@@ -356,7 +356,7 @@ def check_rloo(case: Case, listed: str | None) -> None:
 
 def check_reinforce_pp_baseline(case: Case, listed: str | None) -> None:
     returns, groups, mask = group_inputs(case)
-    ours = reinforce_plus_plus_baseline(returns, groups, mask)
+    ours = reinforce_plus_plus_baseline(returns, groups, mask, singletons="raw")
     relative = loops.grpo_loop(returns.tolist(), groups.tolist(), divide_by_std=False)
     right = loops.whiten_loop([[value] * mask.shape[1] for value in relative], mask.tolist())
     assert_close(ours, torch.tensor(right))

@@ -69,7 +69,7 @@ def check_filter(case: Case) -> None:
     returns, groups = flat(matrix)
     listed = filter_difference(case)
     if listed == "max_mean is not a filter mode":
-        with pytest.raises(ValueError, match="known: std, low_std, top_p, threshold"):
+        with pytest.raises(ValueError, match="known: std, low_std, random, top_p, threshold"):
             select_groups(returns, groups, keep_ratio=case["ratio"], mode=case["type"])
         return
     mode = {"std": "std", "std_rev": "low_std"}[case["type"]]

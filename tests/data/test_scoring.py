@@ -41,6 +41,27 @@ def marked(table: pa.Table, **changes: Any) -> list[dict[str, Any]]:
     return mark_kept(table, FilterConfig(**{"keep_ratio": 0.5} | changes)).to_pylist()
 
 
+def test_a_random_filter_s_lots_are_the_run_s_own_and_change_with_seed_and_iteration() -> None:
+    def kept(seed: int, groups: int = 12, iteration: int = 0) -> list[int]:
+        rows = [
+            turn_row(group=group, member=member, reward=float(member), iteration=iteration)
+            for group in range(groups)
+            for member in range(2)
+        ]
+        config = FilterConfig(keep_ratio=0.5, mode="random")
+        table = mark_kept(score_turns(turns_table(*rows), bind_terms({"environment": {}})), config, seed)
+        return sorted({row["group"] for row in table.to_pylist() if row["kept"]})
+
+    assert len(kept(0)) == 6
+    assert kept(0) == kept(0)
+    assert kept(0) != kept(1)
+    assert kept(0) != kept(0, iteration=1)
+    # Further groups push some out and never bring one back.
+    assert set(kept(0, groups=24)) & set(range(12)) <= set(range(12))
+    order = [set(kept(0, groups=count)) for count in (12, 13)]
+    assert len(order[0] - order[1]) <= 1
+
+
 def test_a_trajectory_is_summed_up_as_computed_by_hand() -> None:
     (row,) = scored(
         turn_row(turn=0, reward=1.0, context_ids=[1] * 5, response_ids=[2] * 3, response_logprobs=[-1.0] * 3),

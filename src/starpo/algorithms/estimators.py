@@ -32,7 +32,7 @@ class AdvantageBatch:
     turn_index: Tensor
     """int64 [B, T], 0-based turn of each sampled token."""
     turn_rewards: Tensor
-    """float [B, K], the sum of the reward terms per turn."""
+    """float64 [B, K], the sum of the reward terms per turn; in float32 equal returns would differ by rounding."""
     turn_mask: Tensor
     """bool [B, K], True where the trajectory has the turn."""
     group_ids: Tensor
@@ -126,7 +126,7 @@ def grpo(
     *,
     divide_by_std: bool = True,
     epsilon: float = group.GRPO_EPSILON,
-    singletons: group.Singletons = "raw",
+    singletons: group.Singletons = "zero",
 ) -> Advantages:
     """Return relative to the group's mean, in its standard deviations. See :mod:`starpo.algorithms.group`."""
     return _per_trajectory(
@@ -142,13 +142,13 @@ def grpo(
 
 
 @needs(group=True)
-def dr_grpo(batch: AdvantageBatch, *, singletons: group.Singletons = "raw") -> Advantages:
+def dr_grpo(batch: AdvantageBatch, *, singletons: group.Singletons = "zero") -> Advantages:
     """GRPO without the division by the standard deviation; pair it with ``seq-mean-token-sum-norm``."""
     return grpo(batch, divide_by_std=False, singletons=singletons)
 
 
 @needs(group=True)
-def rloo(batch: AdvantageBatch, *, singletons: group.Singletons = "raw") -> Advantages:
+def rloo(batch: AdvantageBatch, *, singletons: group.Singletons = "zero") -> Advantages:
     """Return minus the mean of the other members. See :mod:`starpo.algorithms.group`."""
     return _per_trajectory(batch, group.rloo(batch.returns(), batch.group_ids, singletons=singletons))
 
@@ -160,7 +160,7 @@ def reinforce_plus_plus(batch: AdvantageBatch, *, gamma: float = 1.0) -> Advanta
 
 @needs(group=True)
 def reinforce_plus_plus_baseline(
-    batch: AdvantageBatch, *, singletons: group.Singletons = "raw"
+    batch: AdvantageBatch, *, singletons: group.Singletons = "zero"
 ) -> Advantages:
     """Return minus the group's mean, whitened over the batch. See :mod:`starpo.algorithms.group`."""
     returns = batch.returns()

@@ -9,18 +9,18 @@ normalised ones have equal spread by construction.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
-FilterMode = Literal["std", "low_std", "top_p", "threshold"]
+from starpo.algorithms.group import group_statistics
+
+FilterMode = Literal["std", "low_std", "random", "top_p", "threshold"]
 Reason = Literal["kept", "single_member", "zero_spread", "low_spread", "beyond_keep_ratio"]
-
-ROUNDING_SPREAD = 1e-9
-"""A std below this share of the group's largest |return| is rounding noise of the sum over turns."""
-
 
 TIE_DIGITS = 12
 """Spreads equal to this many significant digits tie: those of [0, 1, 3] and [-1, 0, 2] differ by rounding."""
@@ -73,6 +73,7 @@ def select_groups(
     mode: FilterMode = "std",
     min_std: float = 0.0,
     keep_zero_spread: bool = False,
+    lot: Callable[[int], float] | None = None,
 ) -> FilterResult:
     """Keep the groups whose returns spread most.
 
@@ -82,7 +83,9 @@ def select_groups(
     * ``std``: the first floor(keep_ratio x groups) of the ranking, but at least one if any group has spread
       (RAGEN's rule, whose plain floor trains nothing when it rounds to 0). The share is of all groups, not of
       those with spread, so the size of an update is predictable;
-    * ``low_std``: the same number from the other end of the ranking: the control experiment;
+    * ``low_std``: the same number from the other end of the ranking: a control experiment;
+    * ``random``: the same number by lot: the control that has the smaller batch without the selection. With
+      ``keep_zero_spread`` the lot is drawn among all groups, else among those with spread;
     * ``top_p``: the shortest head of the ranking that holds at least ``keep_ratio`` of the sum of all s_g;
     * ``threshold``: every group with s_g > ``min_std``; ``keep_ratio`` must be 1 (DAPO's dynamic sampling at
       ``min_std`` 0, arXiv 2503.14476).
@@ -98,11 +101,12 @@ def select_groups(
         mode: see above.
         min_std: least spread, in units of the return; groups with spread not above it are ``low_spread``.
         keep_zero_spread: whether groups without spread may be kept; they are exempt from ``min_std``.
+        lot: a group's id -> its number in mode ``random``, which keeps the lowest ones.
 
     Raises:
         ValueError: keep_ratio outside (0, 1], unknown mode, negative min_std, ``threshold`` with another
-            keep_ratio than 1, lengths that differ, or a return that is not finite (such a trajectory should
-            have been quarantined).
+            keep_ratio than 1, ``random`` without ``lot``, lengths that differ, or a return that is not finite
+            (such a trajectory should have been quarantined).
 
     Example:
         >>> select_groups([0, 10, 5, 5, 1, 2, 3, 3], [0, 0, 1, 1, 2, 2, 3, 3], keep_ratio=0.5).kept_groups
@@ -123,21 +127,21 @@ def select_groups(
 
     # Sums in a fixed order, so that the result does not depend on the order of the trajectories.
     order = np.lexsort((values, labels))
-    values = values[order]
-    ids, index, size = np.unique(labels[order], return_inverse=True, return_counts=True)
-    mean = np.bincount(index, weights=values, minlength=len(ids)) / np.maximum(size, 1)
-    squares = np.bincount(index, weights=(values - mean[index]) ** 2, minlength=len(ids))
-    std = np.sqrt(squares / np.maximum(size - 1, 1))
-    largest = np.zeros(len(ids))
-    np.maximum.at(largest, index, np.abs(values))
-    has_spread = std > ROUNDING_SPREAD * largest
-    std = np.where(has_spread, std, 0.0)
+    ids, first, size = np.unique(labels[order], return_index=True, return_counts=True)
+    statistics = group_statistics(torch.from_numpy(values[order]), torch.from_numpy(labels[order]))
+    mean, std = statistics.mean.numpy()[first], statistics.std.numpy()[first]
+    has_spread = std > 0
 
     eligible = has_spread & (std > min_std)
     if keep_zero_spread:
         eligible |= ~has_spread
     kept = np.zeros(len(ids), dtype=bool)
-    kept[_choose(std, eligible, keep_ratio, mode)] = True
+    key = _significant(std)
+    if mode == "random":
+        if lot is None:
+            raise ValueError("mode 'random' needs lot, a number for each group")
+        key = -np.array([lot(int(group)) for group in ids])
+    kept[_choose(key, std, eligible, keep_ratio, mode)] = True
     reasons = tuple(
         _reason(*flags)
         for flags in zip(kept.tolist(), size.tolist(), has_spread.tolist(), eligible.tolist(), strict=True)
@@ -159,11 +163,14 @@ def _check(keep_ratio: float, mode: str, min_std: float) -> None:
 
 
 def _choose(
-    std: NDArray[np.float64], eligible: NDArray[np.bool_], keep_ratio: float, mode: FilterMode
+    key: NDArray[np.float64],
+    std: NDArray[np.float64],
+    eligible: NDArray[np.bool_],
+    keep_ratio: float,
+    mode: FilterMode,
 ) -> NDArray[np.intp]:
-    """Positions of the groups to keep."""
+    """Positions of the groups to keep, ranked by ``key``."""
     # A stable sort leaves equal spreads in order of group id.
-    key = _significant(std)
     ranking = np.argsort(key if mode == "low_std" else -key, kind="stable")
     ranking = ranking[eligible[ranking]]
     if mode == "threshold":

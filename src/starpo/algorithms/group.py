@@ -1,11 +1,11 @@
 """Group-relative advantages: the other attempts at the same task are the baseline; no critic.
 
 Every function takes one return per trajectory and the group each belongs to, in any order, groups of any
-size. Means are taken in float64: with returns that differ only in the last bits of float32 the mean's own
-rounding error would otherwise be the advantage.
+size. Statistics are taken in float64, and a spread below rounding is no spread: returns are sums over turns, so
+equal ones may differ in their last bits, which a division by their own spread would blow up to advantages.
 
-A group of one has no baseline. Its advantage is then the raw return (plain REINFORCE, which still learns),
-or 0 with ``singletons="zero"``.
+A group of one has no baseline. Its advantage is 0; with ``singletons="raw"`` it is the raw return (plain
+REINFORCE, which still learns, but beside advantages that are differences it weighs far too much).
 """
 
 from __future__ import annotations
@@ -22,18 +22,25 @@ Singletons = Literal["raw", "zero"]
 GRPO_EPSILON = 1e-6
 """Added to a group's standard deviation before dividing by it."""
 
+ROUNDING_SPREAD = 1e-9
+"""A std below this share of the group's largest |return| is rounding noise of the sum over turns."""
+
 
 class GroupStatistics(NamedTuple):
     """Per-trajectory statistics of the trajectory's own group, all float64 or int64 [N]."""
 
     mean: Tensor
+    deviation: Tensor
+    """Return minus mean; 0 in a group without spread."""
     std: Tensor
-    """Unbiased (divided by n - 1); 0 for a group of one."""
+    """Unbiased (divided by n - 1); 0 in a group without spread, and so for a group of one."""
     size: Tensor
 
 
 def group_statistics(returns: Tensor, group_ids: Tensor) -> GroupStatistics:
-    """Mean, unbiased standard deviation and size of each trajectory's group.
+    """Mean, deviation from it, unbiased standard deviation and size of each trajectory's group.
+
+    A group whose standard deviation is at most ``ROUNDING_SPREAD`` of its largest |return| has no spread.
 
     Args:
         returns: float [N].
@@ -51,8 +58,11 @@ def group_statistics(returns: Tensor, group_ids: Tensor) -> GroupStatistics:
     _, index, counts = group_ids.unique(return_inverse=True, return_counts=True)
     sums = torch.zeros(len(counts), dtype=torch.float64, device=returns.device)
     mean = (sums.index_add(0, index, exact) / counts)[index]
-    variance = sums.index_add(0, index, (exact - mean) ** 2) / (counts - 1).clamp(min=1)
-    return GroupStatistics(mean, variance.sqrt()[index], counts[index])
+    deviation = exact - mean
+    std = (sums.index_add(0, index, deviation**2) / (counts - 1).clamp(min=1)).sqrt()
+    largest = sums.scatter_reduce(0, index, exact.abs(), "amax")
+    std = torch.where(std > ROUNDING_SPREAD * largest, std, 0.0)[index]
+    return GroupStatistics(mean, torch.where(std > 0, deviation, 0.0), std, counts[index])
 
 
 def _with_singletons(relative: Tensor, returns: Tensor, size: Tensor, singletons: Singletons) -> Tensor:
@@ -69,7 +79,7 @@ def grpo(
     *,
     divide_by_std: bool = True,
     epsilon: float = GRPO_EPSILON,
-    singletons: Singletons = "raw",
+    singletons: Singletons = "zero",
 ) -> Tensor:
     """GRPO: A_i = (R_i - mean(group)) / (std(group) + epsilon) (arXiv 2402.03300).
 
@@ -79,17 +89,17 @@ def grpo(
     Returns:
         float [N], dtype of ``returns``; 0 in a group whose members are equal.
 
-    Example: returns ``[0, 1, 5]``, groups ``[0, 0, 1]`` give about ``[-0.7071, 0.7071, 5]``.
+    Example: returns ``[0, 1, 5]``, groups ``[0, 0, 1]`` give about ``[-0.7071, 0.7071, 0]``.
     """
     stats = group_statistics(returns, group_ids)
-    relative = returns.double() - stats.mean
+    relative = stats.deviation
     if divide_by_std:
         relative = relative / (stats.std + epsilon)
     return _with_singletons(relative, returns, stats.size, singletons).to(returns.dtype)
 
 
 @torch.no_grad()
-def rloo(returns: Tensor, group_ids: Tensor, *, singletons: Singletons = "raw") -> Tensor:
+def rloo(returns: Tensor, group_ids: Tensor, *, singletons: Singletons = "zero") -> Tensor:
     """RLOO: A_i = R_i - mean of the other members = (R_i - mean) n / (n - 1) (arXiv 2402.14740).
 
     Returns:
@@ -98,7 +108,7 @@ def rloo(returns: Tensor, group_ids: Tensor, *, singletons: Singletons = "raw") 
     Example: returns ``[0, 1, 2]`` of one group give ``[-1.5, 0, 1.5]``.
     """
     stats = group_statistics(returns, group_ids)
-    relative = (returns.double() - stats.mean) * stats.size / (stats.size - 1).clamp(min=1)
+    relative = stats.deviation * stats.size / (stats.size - 1).clamp(min=1)
     return _with_singletons(relative, returns, stats.size, singletons).to(returns.dtype)
 
 
@@ -117,7 +127,7 @@ def broadcast_to_tokens(advantages: Tensor, mask: Tensor) -> Tensor:
 
 @torch.no_grad()
 def reinforce_plus_plus_baseline(
-    returns: Tensor, group_ids: Tensor, mask: Tensor, *, singletons: Singletons = "raw"
+    returns: Tensor, group_ids: Tensor, mask: Tensor, *, singletons: Singletons = "zero"
 ) -> Tensor:
     """REINFORCE++ with group baseline: R_i - mean(group) on every token, whitened over the batch's tokens.
 
@@ -128,5 +138,5 @@ def reinforce_plus_plus_baseline(
         float [B, T], 0 outside the mask.
     """
     stats = group_statistics(returns, group_ids)
-    relative = _with_singletons(returns.double() - stats.mean, returns, stats.size, singletons)
+    relative = _with_singletons(stats.deviation, returns, stats.size, singletons)
     return masked_whiten(broadcast_to_tokens(relative, mask), mask).to(returns.dtype)

@@ -31,8 +31,8 @@ def normalize_returns(
 
     What a group is, the caller says: the task (RAGEN's ``state``), the whole batch (equal ids everywhere,
     ``batch``) or the kind of environment (``inductive``). A group of one has no scale of its own and keeps
-    its return, whatever else is in the batch. A group whose members are equal becomes 0; where the method
-    divides by the std, so does one whose std is not above ``epsilon``, which is rounding noise.
+    its return, whatever else is in the batch. A group without spread becomes 0; where the method divides by the
+    std, so does one whose std is not above ``epsilon``.
 
     Args:
         returns: float [N], penalties included.
@@ -55,7 +55,7 @@ def normalize_returns(
     exact = returns.double()
     if method == "identity":
         return returns.clone()
-    relative = exact - stats.mean
+    relative = stats.deviation
     if method != "mean":
         relative = torch.where(stats.std > epsilon, relative / (stats.std + epsilon), 0.0)
     if method == "asym_clip":

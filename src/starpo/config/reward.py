@@ -30,7 +30,7 @@ class ResampleConfig(Section):
 class FilterConfig(Section):
     """Which groups are learned from (paper, section 3.2)."""
 
-    mode: Literal["std", "low_std", "top_p", "threshold"] = "std"
+    mode: Literal["std", "low_std", "random", "top_p", "threshold"] = "std"
     """How groups are ranked by in-group return spread; see ``starpo.algorithms.filters``."""
     keep_ratio: float = Field(gt=0, le=1)
     """Share of groups kept, highest spread first; 1 keeps every group with spread."""
@@ -48,7 +48,7 @@ class FilterConfig(Section):
 
     def most_kept(self, groups: int) -> int:
         """The largest number of ``groups`` that can survive."""
-        limited = self.mode in {"std", "low_std"}
+        limited = self.mode in {"std", "low_std", "random"}
         return max(1, math.floor(self.keep_ratio * groups + 1e-9)) if limited else groups
 
     @model_validator(mode="after")

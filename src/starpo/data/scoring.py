@@ -17,6 +17,7 @@ from starpo.data.quarantine import Range, return_ranges, score_fault, turn_fault
 from starpo.data.schemas import SCHEMA_VERSION, SCORED
 from starpo.rewards.terms import Term, Turns
 from starpo.rewards.total import bind_terms, score, trajectory_return, turn_rewards
+from starpo.seeds import Purpose, SeedKey
 
 _READ = (
     "iteration",
@@ -117,12 +118,13 @@ def _score_one(
     }
 
 
-def mark_kept(scored: pa.Table, config: FilterConfig) -> pa.Table:
-    """Fill group statistics, ``kept`` and ``reason``; no row is dropped."""
+def mark_kept(scored: pa.Table, config: FilterConfig, seed: int = 0) -> pa.Table:
+    """Fill group statistics, ``kept`` and ``reason``; no row is dropped. ``seed`` is the run's, for mode ``random``."""
     rows = scored.to_pylist()
     usable = [row for row in rows if not row["quarantined"]]
     if not usable:
         return scored
+    iteration = usable[0]["iteration"]
     result: FilterResult = select_groups(
         [row["return"] for row in usable],
         [row["group"] for row in usable],
@@ -130,6 +132,10 @@ def mark_kept(scored: pa.Table, config: FilterConfig) -> pa.Table:
         mode=config.mode,
         min_std=config.min_std,
         keep_zero_spread=config.keep_zero_spread,
+        # A group's lot does not depend on how many there are, so a further round changes none.
+        lot=lambda group: (
+            SeedKey(seed, Purpose.FILTER, iteration=iteration, group=group).generator().random()
+        ),
     )
     at = {int(group): position for position, group in enumerate(result.group_ids)}
     for row in usable:
