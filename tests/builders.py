@@ -50,8 +50,8 @@ def optimizer(**changes: Any) -> OptimizerConfig:
 
 
 def learner_config(**changes: Any) -> LearnerConfig:
-    """One pass in two mini-batches on the CPU."""
-    defaults = {"actor": optimizer(), "critic": optimizer(), "device": "cpu", "mini_batches": 2}
+    """One pass in steps of eight trajectories on the CPU."""
+    defaults = {"actor": optimizer(), "critic": optimizer(), "device": "cpu", "rows_per_step": 8}
     return LearnerConfig(**defaults | changes)
 
 

@@ -229,6 +229,8 @@ def test_merging_goes_key_by_key_and_copies() -> None:
             {"algorithm.importance_cap": 2.0, "learner.old_logprobs": "recompute", "rollout.top_p": 0.9},
             ["importance_cap", "top_p = 0.9"],
         ),
+        ({"rollout.top_p": 0.9}, ["top_p = 0.9", "old_logprobs = recompute or top_p = 1"]),
+        ({"rollout.temperature": 0.005}, ["rollout.temperature = 0.005", "greater than or equal to 0.01"]),
         ({"algorithm.response_mask": False}, ["response_mask = false", "old_logprobs = recompute"]),
         ({"filter.mode": "threshold"}, ["mode = 'threshold' with keep_ratio = 0.5", "keep_ratio = 1"]),
         (

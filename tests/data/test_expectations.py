@@ -264,6 +264,8 @@ BAD_UPDATES: dict[str, tuple[Change, str]] = {
         "the weights' version (policy_step) is that of the iteration's policy",
     ),
     "a value too few": (put(0, values=[0.0]), "all lists have an entry per token"),
+    "ratios without log-probs": (put(0, learner_logprobs=None), "all lists have an entry per token"),
+    "no values": (put(0, values=None), "all lists have an entry per token"),
     "a turn without tokens": (
         put(0, advantages=[], values=[], learner_logprobs=[], ratios=[]),
         "every turn has a token",
@@ -293,6 +295,8 @@ def test_a_faulty_table_of_updates_is_one_breach_that_stops(what: str) -> None:
 
 def test_sound_updates_and_metrics_break_nothing() -> None:
     assert broken(judge_updates(pa.Table.from_pylist(update_rows(), schema=UPDATES))) == []
+    unreached = put(0, learner_logprobs=None, ratios=None)(update_rows())
+    assert broken(judge_updates(pa.Table.from_pylist(unreached, schema=UPDATES))) == []
     assert broken(judge_metrics(metrics())) == []
 
 

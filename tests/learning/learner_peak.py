@@ -63,7 +63,9 @@ def main(folder: Path, checkpointing: bool) -> dict[str, float]:
         environments=["bandit"] * ROWS,
         starts=[[0]] * ROWS,
     )
-    learner = learner_config(micro_batch_tokens=TOKENS, mini_batches=1, gradient_checkpointing=checkpointing)
+    learner = learner_config(
+        micro_batch_tokens=TOKENS, rows_per_step=ROWS, gradient_checkpointing=checkpointing
+    )
     import deepspeed  # noqa: F401 - its share of the process is not the learner's
 
     before = resident_bytes()

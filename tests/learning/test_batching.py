@@ -16,14 +16,14 @@ from starpo.learning.batching import micro_batches, mini_batches, sequences_of
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=40)
 
 
-@given(rows=st.integers(0, 80), count=st.integers(1, 9), seed=st.integers(0, 99))
-def test_mini_batches_partition_the_rows_evenly(rows: int, count: int, seed: int) -> None:
-    parts = mini_batches(rows, count, np.random.default_rng(seed))
+@given(rows=st.integers(0, 80), size=st.integers(1, 90), seed=st.integers(0, 99))
+def test_mini_batches_are_a_partition_into_parts_of_one_size_and_a_rest(
+    rows: int, size: int, seed: int
+) -> None:
+    parts = mini_batches(rows, size, np.random.default_rng(seed))
     assert sorted(np.concatenate([*parts, np.array([], int)]).tolist()) == list(range(rows))
-    assert len(parts) == min(rows, count)
-    if parts:
-        sizes = [len(part) for part in parts]
-        assert max(sizes) - min(sizes) <= 1
+    full, rest = divmod(rows, size)
+    assert [len(part) for part in parts] == [size] * full + [rest] * (rest > 0)
 
 
 @given(lengths=LENGTHS, budget=st.integers(1, 300), data=st.data())

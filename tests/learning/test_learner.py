@@ -26,6 +26,7 @@ from starpo.data.trajectory_table import trajectories_to_table
 from starpo.data.update_table import updates_to_table
 from starpo.learning import models
 from starpo.learning.batching import Sequences, sequences_of
+from starpo.learning.deepspeed_engine import TrainedModule
 from starpo.learning.host import LearnerHost
 from starpo.learning.learner import Learner, UpdateResult
 from starpo.learning.policy import Policy
@@ -81,7 +82,7 @@ def test_an_update_changes_both_networks_and_measures_finite_numbers(
 def test_log_probs_of_engine_and_learner_agree_where_the_weights_do(
     tiny_policy: Policy, batch: Sequences
 ) -> None:
-    result = update(learner(tiny_policy, mini_batches=1), batch)
+    result = update(learner(tiny_policy, rows_per_step=16), batch)
     assert result.metrics["logprob_difference_max"] < ROUNDING
     assert float((result.learner_logp - batch.old_logp).abs().max()) < ROUNDING
     assert result.metrics["approx_kl"] == pytest.approx(0, abs=1e-6), "before the first step"
@@ -100,7 +101,7 @@ def test_the_temperature_of_the_rollout_enters_the_learner_s_log_probs(
 
 
 def test_rewarded_trajectories_become_likelier_than_the_others(tiny_policy: Policy, batch: Sequences) -> None:
-    actor = learner(tiny_policy, algo=algorithm(estimator="grpo"), mini_batches=1, epochs=4)
+    actor = learner(tiny_policy, algo=algorithm(estimator="grpo"), rows_per_step=16, epochs=4)
     update(actor, batch)
     again = update(learner_at(actor, tiny_policy), batch)
     gain = ((again.learner_logp - batch.old_logp) * batch.mask).sum(1) / batch.mask.sum(1)
@@ -110,7 +111,7 @@ def test_rewarded_trajectories_become_likelier_than_the_others(tiny_policy: Poli
 
 def learner_at(actor: Learner, policy: Policy) -> Learner:
     """A learner with the weights of ``actor`` that measures before it steps."""
-    other = learner(policy, algo=algorithm(estimator="grpo"), mini_batches=1)
+    other = learner(policy, algo=algorithm(estimator="grpo"), rows_per_step=16)
     other._actor.restore({f"model.{name}": t for name, t in actor.weights().items()}, None, 0)
     return other
 
@@ -135,11 +136,93 @@ def test_target_kl_ends_the_actor_s_passes_and_not_the_critic_s(
     strict = learner(tiny_policy, epochs=3, target_kl=1e-12, actor=optimizer(learning_rate=1e-2))
     result = update(strict, batch)
     assert result.metrics["early_stop"] == 1.0
-    assert strict.counters()["actor_steps"] < 6
     assert strict.counters()["critic_steps"] == 6
+    assert strict.counters()["actor_steps"] == 1, "the first step is always taken, the offending one never"
     lenient = learner(tiny_policy, epochs=3, target_kl=1e6)
     assert update(lenient, batch).metrics["early_stop"] == 0.0
     assert lenient.counters()["actor_steps"] == 6
+
+
+def test_a_trajectory_that_no_pass_reached_has_no_log_probs_and_no_ratios(
+    tiny_policy: Policy, batch: Sequences
+) -> None:
+    strict = learner(tiny_policy, target_kl=1e-12, rows_per_step=4, actor=optimizer(learning_rate=1e-2))
+    result = update(strict, batch)
+    reached = ~result.learner_logp.isnan().any(1)
+    assert int(reached.sum()) == 4
+    assert float((result.learner_logp - batch.old_logp)[reached].abs().max()) < ROUNDING
+    rows = updates_to_table(batch, result, tiny_policy).to_pylist()
+    for row in rows:
+        number = batch.keys.index((row["group"], row["member"]))
+        assert (row["ratios"] is None) == (row["learner_logprobs"] is None) == (not reached[number])
+        assert len(row["advantages"]) == len(row["values"]) > 0
+    assert any(row["ratios"] is None for row in rows)
+
+
+def test_what_is_left_over_makes_a_step_that_weighs_as_much_as_its_share(
+    tiny_policy: Policy, batch: Sequences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients of the steps 6, 6 and 4 add up to those of one step of 16, a trajectory weighing 1/6 and 1/16."""
+    algo = algorithm(estimator="grpo", aggregation="seq-mean-token-sum")
+
+    def gradients(rows: int) -> list[dict[str, Tensor]]:
+        taken = []
+
+        def instead(module: TrainedModule) -> tuple[float, float]:
+            named = module.engine.module.named_parameters()
+            taken.append({name: p.grad.clone() for name, p in named if p.grad is not None})
+            module.engine.optimizer.zero_grad()
+            return 0.0, 0.0
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TrainedModule, "step", instead)
+            update(learner(tiny_policy, algo=algo, rows_per_step=rows), batch)
+        return taken
+
+    (whole,), steps = gradients(16), gradients(6)
+    assert len(steps) == 3
+    for name, expected in whole.items():
+        found = sum(step[name] for step in steps) * 6 / 16
+        assert torch.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_p", "old"),
+    [
+        (1.0, 1.0, "rollout"),
+        (0.5, 1.0, "rollout"),
+        (2.0, 1.0, "rollout"),
+        (0.7, 1.0, "recompute"),
+        (1.0, 0.8, "recompute"),
+        (1.3, 0.5, "recompute"),
+    ],
+)
+def test_before_the_first_step_every_ratio_is_one(
+    tiny_policy: Policy, engine: TransformersEngine, temperature: float, top_p: float, old: str
+) -> None:
+    """For every accepted way to sample; the others are refused with the parameters."""
+    trajectories = play(engine, plan(temperature=temperature, top_p=top_p), agent(), template_of(tiny_policy))
+    table = trajectories_to_table(trajectories, policy_step=0, temperature=temperature, top_p=top_p)
+    keys = list(zip(table["group"].to_pylist(), table["member"].to_pylist(), strict=True))
+    rewards = {key: [0.0] * keys.count(key) for key in keys}
+    rows = sequences_of(table, rewards, set(keys))
+    actor = learner(
+        tiny_policy,
+        temperature=temperature,
+        old_logprobs=old,
+        algo=algorithm(estimator="grpo"),
+        rows_per_step=99,
+    )
+    ratios: list[Tensor] = []
+    loss = actor._policy_loss
+
+    def watched(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor) -> Any:
+        ratios.append((logp.detach() - old_logp)[mask].exp())
+        return loss(logp, old_logp, advantages, mask)
+
+    actor._policy_loss = watched
+    update(actor, rows)
+    assert float((torch.cat(ratios) - 1).abs().max()) < ROUNDING
 
 
 def test_critic_warm_up_leaves_the_actor_untouched(tiny_policy: Policy, batch: Sequences) -> None:
@@ -226,16 +309,16 @@ def test_the_learner_scores_as_the_engine_does(
     assert differences(learner(tiny_policy).score(chains), engine.score(chains)) < ROUNDING
 
 
-@pytest.mark.parametrize(("mini_batches", "passes"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("rows_per_step", "passes"), [(16, 1), (8, 3)])
 def test_the_first_step_s_own_log_probs_spare_its_recomputation(
     tiny_policy: Policy,
     batch: Sequences,
     monkeypatch: pytest.MonkeyPatch,
-    mini_batches: int,
+    rows_per_step: int,
     passes: int,
 ) -> None:
     sparing = learner(
-        tiny_policy, old_logprobs="recompute", mini_batches=mini_batches, algo=algorithm(estimator="grpo")
+        tiny_policy, old_logprobs="recompute", rows_per_step=rows_per_step, algo=algorithm(estimator="grpo")
     )
     forward = []
     sparing._actor.engine.module.register_forward_hook(lambda *_: forward.append(1))
@@ -243,7 +326,7 @@ def test_the_first_step_s_own_log_probs_spare_its_recomputation(
     assert len(forward) == passes, "one for each step, and one for the rows of later steps"
     monkeypatch.setattr(Learner, "_first_step_recomputes", False)
     thorough = learner(
-        tiny_policy, old_logprobs="recompute", mini_batches=mini_batches, algo=algorithm(estimator="grpo")
+        tiny_policy, old_logprobs="recompute", rows_per_step=rows_per_step, algo=algorithm(estimator="grpo")
     )
     expected = update(thorough, batch)
     assert found.metrics == pytest.approx(expected.metrics, abs=1e-6)
@@ -269,7 +352,7 @@ def test_logits_in_chunks_give_the_same_update(
 def test_padding_is_at_most_five_percent_and_shared_beginnings_are_computed_once(
     tiny_policy: Policy, batch: Sequences
 ) -> None:
-    metrics = update(learner(tiny_policy, mini_batches=1), batch).metrics
+    metrics = update(learner(tiny_policy, rows_per_step=16), batch).metrics
     assert metrics["padding_share"] <= 0.05
     prefixes = {
         tuple(row[:end].tolist())
@@ -282,7 +365,7 @@ def test_padding_is_at_most_five_percent_and_shared_beginnings_are_computed_once
 
 
 def test_recomputed_old_log_probs_are_the_learner_s_own(tiny_policy: Policy, batch: Sequences) -> None:
-    result = update(learner(tiny_policy, old_logprobs="recompute", mini_batches=1), batch)
+    result = update(learner(tiny_policy, old_logprobs="recompute", rows_per_step=16), batch)
     assert result.metrics["approx_kl"] == pytest.approx(0, abs=1e-7)
 
 

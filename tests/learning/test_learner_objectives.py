@@ -52,7 +52,7 @@ def mean_gain(actor: Learner, batch: Sequences) -> Tensor:
 def test_with_every_estimator_rewarded_trajectories_become_likelier_than_the_others(
     tiny_policy: Policy, batch: Sequences, estimator: str
 ) -> None:
-    actor = learner(tiny_policy, algo={"estimator": estimator}, mini_batches=1, epochs=4)
+    actor = learner(tiny_policy, algo={"estimator": estimator}, rows_per_step=16, epochs=4)
     update(actor, batch)
     gain, won = mean_gain(actor, batch), batch.returns > 0
     assert gain[won].mean() > gain[~won].mean() + 1e-3
@@ -107,7 +107,7 @@ def test_an_engine_that_is_off_is_corrected_up_to_the_cap(tiny_policy: Policy, b
     # The engine thought every token e times less likely than the learner does, every fourth row right.
     off = torch.arange(len(batch.keys)) % 4 != 0
     wrong = dataclasses.replace(batch, old_logp=batch.old_logp - (batch.mask & off[:, None]).float())
-    settings = {"old_logprobs": "recompute", "mini_batches": 1}
+    settings = {"old_logprobs": "recompute", "rows_per_step": 16}
     corrected = learner(tiny_policy, algo={"estimator": "grpo", "importance_cap": 2.0}, **settings)
     result = update(corrected, wrong)
     share = float(batch.mask[off].sum() / batch.mask.sum())
@@ -125,7 +125,7 @@ def test_without_the_response_mask_every_token_after_the_first_is_trained(
     tiny_policy: Policy, batch: Sequences, estimator: str
 ) -> None:
     algo = {"estimator": estimator, "response_mask": False}
-    result = update(learner(tiny_policy, algo=algo, old_logprobs="recompute", mini_batches=1), batch)
+    result = update(learner(tiny_policy, algo=algo, old_logprobs="recompute", rows_per_step=16), batch)
     assert result.metrics["trained_tokens"] == batch.lengths.sum() - len(batch.keys)
     assert result.metrics["approx_kl"] == pytest.approx(0, abs=1e-6)
     assert result.metrics["logprob_difference_max"] < ROUNDING, "compared where the engine sampled"

@@ -207,7 +207,7 @@ def test_actor_and_critic_share_one_frozen_base(first: Policy) -> None:
 
 def test_the_reference_is_the_base_without_a_second_copy(first: Policy, batch: Sequences) -> None:
     algo = algorithm(estimator="grpo", kl_coefficient=0.1)
-    actor = learner(first, algo=algo, mini_batches=1)
+    actor = learner(first, algo=algo, rows_per_step=16)
     before = update(actor, batch).metrics["kl_to_base"]
     assert before == pytest.approx(0, abs=1e-7), "before the first step policy and base are the same"
     reference = actor._networks.reference

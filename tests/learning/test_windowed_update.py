@@ -71,7 +71,7 @@ def test_engine_and_learner_agree_on_every_token_of_a_windowed_trajectory(
 ) -> None:
     batch = batch_of(windows)
     assert sum(len(starts) > 1 for starts in batch.starts) >= 4, "some trajectories have windows"
-    _, result = updated(tiny_policy, batch, mini_batches=1)
+    _, result = updated(tiny_policy, batch, rows_per_step=16)
     assert result.metrics["logprob_difference_max"] <= TOLERANCE
     assert float((result.learner_logp - batch.old_logp)[batch.mask].abs().max()) <= TOLERANCE
     assert result.metrics["trained_tokens"] == sum(map(len, windows["response_ids"].to_pylist()))

@@ -56,14 +56,16 @@ class LearnerConfig(Section):
     """Recompute activations in the backward pass."""
     epochs: int = Field(1, gt=0)
     """Passes over an iteration's kept trajectories."""
-    mini_batches: int = Field(1, gt=0)
-    """Optimizer steps per pass."""
+    rows_per_step: int = Field(32, gt=0)
+    """Trajectories per optimizer step: a filter makes fewer steps, not smaller ones. What is left over makes a last,
+    shorter step, whose loss is weighted by its share of these rows."""
     micro_batch_tokens: int = Field(16384, gt=0)
     """Most trajectory tokens of one forward pass; fewer take less memory, more share more beginnings."""
     critic_warmup: int = Field(0, ge=0)
     """First iterations in which only the critic learns."""
     target_kl: float | None = Field(None, gt=0)
-    """End an iteration's passes when approximate KL to the rollout policy exceeds this; null: never."""
+    """The actor's steps of an iteration end before one whose trajectories have an approximate KL to the rollout policy
+    above this, nats per token; costs a forward pass per step; null: never."""
     old_logprobs: Literal["rollout", "recompute"] = "rollout"
     """Denominator of the ratio: the engine's log-probs or the learner's own."""
     lora: LoraConfig | None = None

@@ -94,6 +94,12 @@ class Parameters(Section):
                 f"algorithm.importance_cap with rollout.top_p = {self.rollout.top_p:g}: the engine's log-probs are "
                 "of the truncated distribution, so the weights would be biased; set top_p = 1"
             )
+        if self.learner.old_logprobs == "rollout" and self.rollout.top_p < 1:
+            raise ValueError(
+                f"rollout.top_p = {self.rollout.top_p:g} with learner.old_logprobs = 'rollout': the engine's log-probs "
+                "are of the truncated distribution, the learner's of the whole one, so that ratios would not be 1 "
+                "before the first step; set learner.old_logprobs = recompute or top_p = 1"
+            )
         if self.learner.old_logprobs == "rollout" and not self.algorithm.response_mask:
             raise ValueError(
                 "algorithm.response_mask = false with learner.old_logprobs = 'rollout': the engine gave no "

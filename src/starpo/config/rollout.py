@@ -44,4 +44,5 @@ class RolloutConfig(Section):
     temperature: Temperature = 1.0
     """Softmax temperature while sampling. Ratios are unbiased at 1 only."""
     top_p: float = Field(1.0, gt=0, le=1)
-    """Nucleus sampling; log-probs are of the truncated distribution."""
+    """Nucleus sampling; log-probs are of the truncated distribution, so that below 1 learner.old_logprobs must be
+    recompute."""

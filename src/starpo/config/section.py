@@ -74,8 +74,8 @@ def _faults(value: Any, accepted: Any, key: tuple[str | int, ...]) -> Iterator[I
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
-#: vLLM samples up to temperature 2.
-Temperature = Annotated[float, Field(gt=0, le=2)]
+#: vLLM samples up to temperature 2 and takes 0.01 for anything below it, which the learner would not know of.
+Temperature = Annotated[float, Field(ge=0.01, le=2)]
 
 
 #: null drops the arguments that a lower configuration layer gave.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from torch import Tensor
 
 from starpo.data.schemas import SCHEMA_VERSION, UPDATES
 from starpo.learning.batching import Sequences
@@ -11,7 +12,10 @@ from starpo.learning.policy import Policy
 
 
 def updates_to_table(batch: Sequences, result: UpdateResult, policy: Policy) -> pa.Table:
-    """One row per turn of every trained trajectory; lists run over the turn's sampled tokens."""
+    """One row per turn of every trained trajectory; lists run over the turn's sampled tokens.
+
+    Log-probs and ratios are null where no pass of the actor reached the trajectory.
+    """
     ratios = (result.learner_logp - batch.old_logp).exp()
     columns = {
         "advantages": result.advantages,
@@ -34,7 +38,11 @@ def updates_to_table(batch: Sequences, result: UpdateResult, policy: Policy) -> 
                     "member": member,
                     "turn": turn,
                     "schema_version": SCHEMA_VERSION,
-                    **{name: tensor[row][here].tolist() for name, tensor in columns.items()},
+                    **{name: _numbers(tensor[row][here]) for name, tensor in columns.items()},
                 }
             )
     return pa.Table.from_pylist(rows, schema=UPDATES)
+
+
+def _numbers(values: Tensor) -> list[float] | None:
+    return None if bool(values.isnan().all()) and len(values) else values.tolist()

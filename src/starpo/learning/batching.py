@@ -32,7 +32,7 @@ class Sequences:
     turn_index: Tensor
     """int64 [N, T], turn of each sampled token."""
     turn_rewards: Tensor
-    """float32 [N, K]."""
+    """float64 [N, K]: in float32 equal returns, split over turns in different ways, would differ by rounding."""
     turn_mask: Tensor
     """bool [N, K]."""
     group_ids: Tensor
@@ -46,7 +46,7 @@ class Sequences:
 
     @property
     def returns(self) -> Tensor:
-        """float32 [N]: undiscounted sum of the turn rewards."""
+        """float64 [N]: undiscounted sum of the turn rewards."""
         return (self.turn_rewards * self.turn_mask).sum(1)
 
     def chains(self, row: int) -> list[tuple[int, int]]:
@@ -89,7 +89,7 @@ def sequences_of(
     mask = np.zeros((len(keys), width), dtype=bool)
     logp = np.zeros((len(keys), width), dtype=np.float32)
     turn_index = np.zeros((len(keys), width), dtype=np.int64)
-    rewards = np.zeros((len(keys), most_turns), dtype=np.float32)
+    rewards = np.zeros((len(keys), most_turns), dtype=np.float64)
     turn_mask = np.zeros((len(keys), most_turns), dtype=bool)
     anchors = np.zeros((len(keys), most_turns), dtype=np.int64)
     starts: list[list[int]] = [[0] for _ in keys]
@@ -123,9 +123,13 @@ def sequences_of(
     )
 
 
-def mini_batches(rows: int, count: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """A random partition of ``rows`` row numbers into ``count`` parts whose sizes differ by at most one."""
-    return [part for part in np.array_split(generator.permutation(rows), count) if len(part)]
+def mini_batches(rows: int, size: int, generator: np.random.Generator) -> list[np.ndarray]:
+    """A random partition of ``rows`` row numbers into parts of ``size``, the last one of what is left over.
+
+    Example: 10 rows in parts of 4 give parts of 4, 4 and 2.
+    """
+    order = generator.permutation(rows)
+    return [order[start : start + size] for start in range(0, rows, size)]
 
 
 def micro_batches(rows: np.ndarray, lengths: np.ndarray, token_budget: int) -> Iterator[np.ndarray]:

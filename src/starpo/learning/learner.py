@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from starpo.algorithms.estimators import AdvantageBatch
+from starpo.algorithms.gae import Advantages
 from starpo.algorithms.kl import token_kl
 from starpo.algorithms.masking import aggregate, masked_mean
 from starpo.algorithms.registry import PER_TOKEN, advantage_estimator, policy_loss_function
@@ -45,7 +46,7 @@ class UpdateResult:
     values: Tensor
     """float32 [N, T] before the update, 0 without a critic."""
     learner_logp: Tensor
-    """float32 [N, T] at each trajectory's first pass."""
+    """float32 [N, T] at each trajectory's first pass; NaN in a row that none reached (``learner.target_kl``)."""
 
 
 class Learner:
@@ -103,35 +104,27 @@ class Learner:
             rows.append(logp[0, 1:].float().cpu().tolist())
         return rows
 
-    def update(
-        self, batch: Sequences, *, seed: int, iteration: int, after: Callable[[], None] | None = None
-    ) -> UpdateResult:
-        """One iteration's passes over ``batch``. ``after`` is called when the weights are final."""
+    def update(self, batch: Sequences, *, seed: int, iteration: int) -> UpdateResult:
+        """One iteration's passes over ``batch``.
+
+        With ``learner.target_kl`` the actor's steps end before the first one whose trajectories have gone further
+        than that from the rollout policy; the step is not taken, and the critic goes on. Before the iteration's first
+        step nothing has moved, so it is always taken.
+        """
         config, sampled = self._config, batch.mask
         if not self._algorithm.response_mask:
             batch = with_context_tokens(batch)
         mask = batch.mask
         learn_actor = iteration >= config.critic_warmup or self._critic is None
         shuffle = SeedKey(seed, Purpose.SHUFFLE, iteration=iteration).generator()
-        passes = [mini_batches(len(batch.keys), config.mini_batches, shuffle) for _ in range(config.epochs)]
+        passes = [mini_batches(len(batch.keys), config.rows_per_step, shuffle) for _ in range(config.epochs)]
         # The first step computes its own before it changes the weights.
         spared = passes[0][0] if learn_actor and self._first_step_recomputes else np.array([], dtype=np.int64)
         old_logp = self._old_logp(batch, spared)
         reference = self._logp(self._reference, batch) if self._reference is not None else None
         values = self._values(batch) if self._critic is not None else torch.zeros_like(batch.old_logp)
-        estimate = self._estimator(
-            AdvantageBatch(
-                mask=mask,
-                turn_index=batch.turn_index,
-                turn_rewards=batch.turn_rewards,
-                turn_mask=batch.turn_mask,
-                group_ids=batch.group_ids,
-                values=values if self._critic is not None else None,
-                kl_rewards=self._kl.rewards(old_logp, reference, mask),
-                anchors=batch.anchors,
-            )
-        )
-        advantages = estimate.advantages
+        estimated, returns = self._estimate(batch, values, self._kl.rewards(old_logp, reference, mask))
+        advantages = estimated
         corrections: dict[str, float] = {}
         if (cap := self._algorithm.importance_cap) is not None:
             advantages, corrections = corrected_advantages(
@@ -139,24 +132,25 @@ class Learner:
             )
         in_loss = reference if self._kl.in_loss else None
         meter = Meter()
-        first_logp = torch.zeros_like(old_logp)
+        first_logp = torch.full_like(old_logp, torch.nan)
         stopped = False
         for epoch, parts in enumerate(passes):
             for number, rows in enumerate(parts):
                 fresh = epoch == 0 and number == 0
                 micro = self._micro_batches(batch, rows)
+                if learn_actor and not stopped and not fresh and config.target_kl is not None:
+                    stopped = self._distance(batch, rows, old_logp) > config.target_kl
                 if learn_actor and not stopped:
                     known = None if fresh and len(spared) else old_logp
-                    step = self._actor_step(batch, micro, advantages, known, in_loss, meter)
+                    logp = self._actor_step(batch, micro, advantages, known, in_loss, meter)[rows]
                     if known is None:
-                        old_logp[rows] = step.logp[rows]
+                        old_logp[rows] = logp
                     if epoch == 0:
-                        first_logp[rows] = step.logp[rows]
+                        first_logp[rows] = logp
                     if fresh:
-                        meter.compare(step.logp[rows], batch.old_logp[rows], sampled[rows])
-                    stopped = config.target_kl is not None and step.kl > config.target_kl
+                        meter.compare(logp, batch.old_logp[rows], sampled[rows])
                 if self._critic is not None:
-                    self._critic_step(batch, micro, values, estimate.returns, meter)
+                    self._critic_step(batch, micro, values, returns, meter)
         if not learn_actor:
             first_logp = old_logp if config.old_logprobs == "recompute" else self._logp(self._actor, batch)
             meter.compare(first_logp, batch.old_logp, sampled)
@@ -166,11 +160,9 @@ class Learner:
         metrics["trained_trajectories"] = len(batch.keys)
         metrics["early_stop"] = float(stopped)
         if self._critic is not None:
-            metrics["explained_variance"] = explained_variance(values[mask], estimate.returns[mask])
+            metrics["explained_variance"] = explained_variance(values[mask], returns[mask])
             metrics["value_mean"] = float(masked_mean(values, mask))
-        if after is not None:
-            after()
-        return UpdateResult(metrics, estimate.advantages, values, first_logp)
+        return UpdateResult(metrics, estimated, values, first_logp)
 
     @property
     def _first_step_recomputes(self) -> bool:
@@ -186,6 +178,27 @@ class Learner:
             return batch.old_logp
         return self._logp(self._actor, batch, np.setdiff1d(np.arange(len(batch.keys)), spared))
 
+    def _estimate(self, batch: Sequences, values: Tensor, kl_rewards: Tensor | None) -> Advantages:
+        """Advantages and returns, float32 [N, T]; estimators work in the rewards' float64."""
+        estimate = self._estimator(
+            AdvantageBatch(
+                mask=batch.mask,
+                turn_index=batch.turn_index,
+                turn_rewards=batch.turn_rewards,
+                turn_mask=batch.turn_mask,
+                group_ids=batch.group_ids,
+                values=values if self._critic is not None else None,
+                kl_rewards=kl_rewards,
+                anchors=batch.anchors,
+            )
+        )
+        return Advantages(estimate.advantages.float(), estimate.returns.float())
+
+    def _distance(self, batch: Sequences, rows: np.ndarray, old_logp: Tensor) -> float:
+        """Approximate KL (k3) of the rollout policy to the present weights, mean over the tokens of ``rows``, nats."""
+        logp, mask = self._logp(self._actor, batch, rows)[rows], batch.mask[rows]
+        return float(masked_mean(token_kl(old_logp[rows], logp, mask, "k3"), mask))
+
     def _actor_step(
         self,
         batch: Sequences,
@@ -194,12 +207,13 @@ class Learner:
         old_logp: Tensor | None,
         reference: Tensor | None,
         meter: Meter,
-    ) -> _ActorStep:
-        """One optimizer step; without ``old_logp`` the ratios are against this pass's own log-probs."""
+    ) -> Tensor:
+        """One optimizer step; without ``old_logp`` the ratios are against this pass's own log-probs, which are
+        returned, float32 [N, T]."""
         algorithm = self._algorithm
         total_tokens, total_rows = _totals(batch.mask, parts)
+        share = self._share(parts)
         logps = torch.zeros_like(batch.old_logp)
-        kl_sum = torch.zeros((), device=self._device)
         lengths = batch.mask.sum(1)
         for part in parts:
             meter.count_work(part.tree)
@@ -228,37 +242,41 @@ class Learner:
                 penalty = mean(token_kl(logp, base, mask, algorithm.kl_estimator))
                 loss = loss + self._kl.coefficient * penalty
                 meter.add("kl_to_base", penalty.detach())
-            self._actor.backward(loss, last=part is parts[-1])
+            self._actor.backward(share * loss, last=part is parts[-1])
             with torch.no_grad():
-                kl = token_kl(old, logp, mask, "k3").sum() / total_tokens
-                kl_sum += kl
                 meter.add("policy_loss", policy.detach())
                 meter.add("entropy", entropy.sum() / total_tokens)
                 meter.add("clip_high_share", surrogate.clipped_high.sum() / total_tokens)
                 meter.add("clip_low_share", surrogate.clipped_low.sum() / total_tokens)
-                meter.add("approx_kl", kl)
+                meter.add("approx_kl", token_kl(old, logp, mask, "k3").sum() / total_tokens)
                 logps[part.rows, part.columns] = logp.detach().cpu()
         norm, rate = self._actor.step()
-        meter.add("gradient_norm", norm)
+        meter.add("gradient_norm", norm / share)
         meter.add("learning_rate", rate)
         meter.close_step("actor")
-        return _ActorStep(logps, float(kl_sum))
+        return logps
+
+    def _share(self, parts: list[_MicroBatch]) -> float:
+        """Weight of a step: 1, and less for what is left over, so that all trajectories weigh the same."""
+        rows = len(np.unique(np.concatenate([part.rows for part in parts])))
+        return rows / self._config.rows_per_step
 
     def _critic_step(
         self, batch: Sequences, parts: list[_MicroBatch], values: Tensor, returns: Tensor, meter: Meter
     ) -> None:
         assert self._critic is not None
         total_tokens, _ = _totals(batch.mask, parts)
+        share = self._share(parts)
         for part in parts:
             mask, old, target = self._move(part, batch.mask, values, returns)
             predicted = self._critic(part.tree, mask)
             step = value_loss(predicted, old, target, mask, clip=self._algorithm.value_clip)
             loss = aggregate(step.loss, mask, total_tokens=total_tokens)
-            self._critic.backward(loss, last=part is parts[-1])
+            self._critic.backward(share * loss, last=part is parts[-1])
             meter.add("value_loss", loss.detach())
             meter.add("value_clip_share", step.clipped.sum() / total_tokens)
         norm, _ = self._critic.step()
-        meter.add("critic_gradient_norm", norm)
+        meter.add("critic_gradient_norm", norm / share)
         meter.close_step("critic")
 
     @torch.no_grad()
@@ -298,12 +316,6 @@ class Learner:
 class _MicroBatch(Piece):
     tree: PrefixTree
     """Of the chains in it."""
-
-
-@dataclass(frozen=True)
-class _ActorStep:
-    logp: Tensor
-    kl: float
 
 
 def _totals(mask: Tensor, parts: list[_MicroBatch]) -> tuple[int, int]:

@@ -138,7 +138,8 @@ def turn_of(
         turn["info"] = told
     if update is not None:
         for name in ("advantages", "values", "ratios"):
-            turn[name] = shorts(update[name])
+            if update[name] is not None:
+                turn[name] = shorts(update[name])
     return turn
 
 

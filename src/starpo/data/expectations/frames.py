@@ -90,14 +90,17 @@ def scored_frame(scored: pa.Table) -> pd.DataFrame:
 def updates_frame(updates: pa.Table) -> pd.DataFrame:
     """One row per trained turn.
 
-    Derived columns: ``n_advantages``, ``uneven`` (longest minus shortest of the four lists), ``finite`` (of all of
-    them), ``largest_logprob``, ``smallest_ratio``.
+    Derived columns: ``n_advantages``, ``uneven`` (longest minus shortest of the four lists, where log-probs and ratios
+    may both be null instead), ``finite`` (of all of them), ``largest_logprob``, ``smallest_ratio``.
     """
     frame = _scalars(updates)
     lists = ("advantages", "values", "learner_logprobs", "ratios")
     lengths = {column: list_lengths(updates, column) for column in lists}
     extremes = {column: extremes_of(updates, column) for column in lists}
     frame["n_advantages"] = lengths["advantages"]
+    unreached = (updates["learner_logprobs"].is_null().to_numpy()) & (updates["ratios"].is_null().to_numpy())
+    for column in ("learner_logprobs", "ratios"):
+        lengths[column] = np.where(unreached, lengths["advantages"], lengths[column])
     frame["uneven"] = np.ptp(np.stack(list(lengths.values())), axis=0)
     frame["finite"] = np.logical_and.reduce([finite for *_, finite in extremes.values()])
     frame["largest_logprob"] = extremes["learner_logprobs"][1]
