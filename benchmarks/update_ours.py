@@ -22,6 +22,9 @@ from starpo.learning.batching import Sequences
 from starpo.learning.learner import Learner
 from starpo.learning.policy import Policy, PolicyState, contiguous
 
+#: All rows of a batch make one step.
+ROWS = 4096
+
 
 class Ours:
     """The optimizer's part of each update is measured beside the whole."""
@@ -32,7 +35,7 @@ class Ours:
         with tempfile.TemporaryDirectory() as scratch:
             self._learner = Learner(
                 stored_policy(model, Path(scratch)),
-                LearnerConfig(actor=optimizer, critic=optimizer, device="cpu"),
+                LearnerConfig(actor=optimizer, critic=optimizer, device="cpu", rows_per_step=ROWS),
                 AlgorithmConfig(estimator="grpo", entropy_coefficient=0.005),
                 temperature=1.0,
             )

@@ -110,6 +110,14 @@ def test_every_configuration_in_the_project_is_valid(tmp_path: Path, env: str) -
         assert isinstance(found.parameters, Parameters)
 
 
+@pytest.mark.parametrize("env", ["paper", "paper_3b", "paper_7b", "paper_webshop"])
+def test_a_step_of_the_paper_has_32_trajectories_whatever_the_filter_keeps(env: str) -> None:
+    values = configured(env)
+    drawn = values["rollout"]["groups"] * values["rollout"]["group_size"]
+    rows, epochs = values["learner"]["rows_per_step"], values["learner"]["epochs"]
+    assert (drawn / rows, drawn * values["filter"]["keep_ratio"] / rows, epochs) == (4, 1, 1)
+
+
 @pytest.mark.parametrize("env", ["paper_3b", "paper_7b"])
 def test_the_larger_models_differ_from_the_paper_in_what_their_size_needs(env: str) -> None:
     paper, larger = flatten(configured("paper")), flatten(configured(env))
