@@ -1,12 +1,10 @@
-"""Fixtures of all test folders: golden data and a tiny policy built once."""
+"""Fixtures of all test folders: recordings of the peers and a tiny policy built once."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from builders import build_policy
 from hypothesis import settings
 from projects import SMOKE, Command, Project, new_project
+from recordings import recording
 
 from starpo.learning.policy import Policy
 
@@ -29,20 +28,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("starpo", deadline=None, derandomize=True)
 settings.load_profile("starpo")
 
-GOLDEN = Path(__file__).resolve().parents[1].parent / "shared" / "golden"
-
 
 @pytest.fixture(scope="session")
 def golden() -> Callable[[str], dict[str, Any]]:
-    """Loader of a golden file by name; skips the test where the recordings are not at hand."""
-
-    def load(name: str) -> dict[str, Any]:
-        path = GOLDEN / name
-        if not path.exists():
-            pytest.skip(f"no golden data at {path}")
-        return json.loads(path.read_text())
-
-    return load
+    """Loader of a recorded file by name."""
+    return recording
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ peer's own rule, so that the rule named in the table is the whole of the differe
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import loop_references as loops
 import numpy as np
 import pytest
 import torch
+from recordings import GOLDEN, recording
 from torch import Tensor
 
 from starpo.algorithms.bilevel_gae import bilevel_gae
@@ -30,12 +30,8 @@ from starpo.algorithms.policy_loss import ppo_loss
 from starpo.algorithms.reinforce import discounted_returns, reinforce_plus_plus, remax
 from starpo.algorithms.value_loss import value_loss
 
-GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "golden"
-if not GOLDEN.is_dir():
-    pytest.skip("the golden data is not part of this checkout", allow_module_level=True)
-
 Case = dict[str, Any]
-CASES: list[Case] = json.loads((GOLDEN / "algos.json").read_text())["cases"]
+CASES: list[Case] = recording("algos.json")["cases"]
 
 
 @cache

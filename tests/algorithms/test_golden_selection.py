@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -12,17 +11,14 @@ import loop_references as loops
 import numpy as np
 import pytest
 import torch
+from recordings import recording
 
 from starpo.algorithms.filters import select_groups
 from starpo.algorithms.reward_norm import normalize_returns
 
-GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "golden"
-if not GOLDEN.is_dir():
-    pytest.skip("the golden data is not part of this checkout", allow_module_level=True)
-
 Case = dict[str, Any]
-FILTERING = json.loads((GOLDEN / "filtering.json").read_text())
-NORMALISATION = json.loads((GOLDEN / "reward_norm.json").read_text())
+FILTERING = recording("filtering.json")
+NORMALISATION = recording("reward_norm.json")
 SETS = {stored["name"]: stored for stored in NORMALISATION["sets"]}
 
 DIFFERENCES = {
