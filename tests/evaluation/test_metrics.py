@@ -37,6 +37,7 @@ def test_every_number_of_a_small_suite(episodes: pa.Table) -> None:
         "prompts": 2,
         "trajectories": 4,
         "success": 0.25,
+        "success_format_valid": 0.25,
         "success_256": 0.25,
         "pass_at_2": 0.5,
         "return": (0.9 - 0.5 - 0.2 - 0.2) / 4,
@@ -63,6 +64,20 @@ def test_every_number_of_a_small_suite(episodes: pa.Table) -> None:
     }
     numbers = {key: value for key, value in summary.items() if not key.endswith(("_low", "_high"))}
     assert numbers == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_win_with_a_malformed_turn_is_a_success_and_none_with_a_valid_format(build) -> None:
+    win = {"success": True, "terminated": True, "reward": 1.0}
+    rows = [
+        build.turn(format_valid=False),
+        build.turn(turn=1, **win),
+        build.turn(group=1, **win),
+        build.turn(group=2, format_valid=False, **win),
+        build.turn(group=3),
+    ]
+    summary = summarise(build.table(rows))
+    assert (summary["success"], summary["success_format_valid"]) == (0.75, 0.25)
+    assert summary["success_format_valid_low"] < 0.25 < summary["success_format_valid_high"]
 
 
 def test_every_key_is_in_the_glossary_and_every_value_is_plain_json(episodes: pa.Table) -> None:

@@ -61,3 +61,16 @@ def test_where_there_is_no_score_nothing_is_reported() -> None:
     lake = turns_table(*shopping(0, {}, environment="frozen_lake"))
     assert not [name for name in summarise(lake) if name.startswith("score")]
     assert "score" not in rollout_metrics(lake, score_turns(lake, bind_terms({})))
+
+
+def test_training_counts_a_win_with_a_malformed_turn_as_a_success_without_a_valid_format() -> None:
+    rows = [
+        turn_row(group=0, format_valid=False),
+        turn_row(group=0, turn=1, success=True),
+        turn_row(group=1, success=True),
+        turn_row(group=2),
+        turn_row(group=3, success=True, format_valid=False),
+    ]
+    table = turns_table(*rows)
+    metrics = rollout_metrics(table, score_turns(table, bind_terms({})))
+    assert (metrics["success"], metrics["success_format_valid"]) == (0.75, 0.25)

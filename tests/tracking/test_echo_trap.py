@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from starpo.config.monitor import MonitorConfig
 from starpo.tracking.echo_trap import (
+    FORMAT_LOST,
     HACKING,
     MonitorState,
     decide,
@@ -59,6 +60,29 @@ def test_a_run_that_improves_stays_quiet():
     assert state.verdict.stage == "quiet"
     assert state.events == ()
     assert state.good == 39
+
+
+def test_a_lost_format_is_an_alarm_at_once_that_says_what_to_do_and_ends_with_it():
+    lost = [{"trajectories": 256.0, "format_valid_rate": 0.9 if i != 7 else 0.0} for i in range(12)]
+    states = [MonitorState()]
+    for metrics, rate in zip(course(12), lost, strict=True):
+        states.append(observe(states[-1], metrics | rate, CONFIG))
+    stage_of = [state.verdict.stage for state in states[1:]]
+    assert stage_of == ["quiet"] * 7 + ["alarm"] + ["quiet"] * 4
+    event = next(event for event in states[8].events if event.indicator == FORMAT_LOST)
+    assert describe(event).startswith("iteration 7: format_lost: no answer had a valid format")
+    assert "roll_back" in describe(event)
+    for action, expected in (("none", "go_on"), ("stop", "stop"), ("roll_back", "roll_back")):
+        assert decide(states[8], CONFIG.model_copy(update={"action": action})) == expected
+    assert stages(states[8])["monitor_format_lost"] == 2
+    assert "monitor_format_lost" not in stages(states[7])
+    assert FORMAT_LOST not in lead_times(states[-1])
+    assert MonitorState.model_validate(states[8].model_dump(mode="json")) == states[8]
+
+
+def test_an_iteration_without_trajectories_has_lost_no_format():
+    state = observe(MonitorState(), {"iteration": 0, "trajectories": 0.0, "format_valid_rate": 0.0}, CONFIG)
+    assert state.verdict.stage == "quiet"
 
 
 def test_convergence_loses_entropy_and_spread_without_a_verdict():

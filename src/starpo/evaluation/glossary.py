@@ -17,6 +17,9 @@ METRICS: dict[str, str] = {
     "prompts": "Number of prompts (groups) with at least one turn.",
     "trajectories": "Number of trajectories: prompts times samples.",
     "success": "Share of trajectories that solved their task; interval: Wilson, clustered by prompt.",
+    "success_format_valid": (
+        "Share of trajectories that solved their task with a valid format in every turn; interval: as of success."
+    ),
     "success_256": "The same over prompts 0 to 255, the size of the paper's suite (all if there are fewer).",
     "pass_at_{k}": (
         "Mean over prompts of 1 - C(n - c, k) / C(n, k) with c successes among n samples, for k = 2, 4, 8, "

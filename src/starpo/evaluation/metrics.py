@@ -42,10 +42,13 @@ def summarise(turns: pa.Table) -> dict[str, float | int]:
     """
     t = read_trajectories(turns)
     head = t.group < PAPER_PROMPTS
+    formatted = pc.fill_null(t.turns["format_valid"], False).to_numpy()
+    invalid = t.total(~formatted)
     values: dict[str, float | int] = {
         "prompts": len(np.unique(t.group)),
         "trajectories": len(t),
         **with_bounds("success", proportion_interval(t.success, t.group)),
+        **with_bounds("success_format_valid", proportion_interval(t.success & (invalid == 0), t.group)),
         **_head_success(t, head),
         **_pass_at_ks(t),
         **with_bounds("return", mean_interval(t.returns, t.group)),
@@ -53,7 +56,7 @@ def summarise(turns: pa.Table) -> dict[str, float | int]:
         **_group_spread(t),
         **_actions(t),
         **_tokens(t),
-        "format_valid": float(pc.fill_null(t.turns["format_valid"], False).to_numpy().mean()),
+        "format_valid": float(formatted.mean()),
         "cut_off": _share(t.column("stop_reason"), StopReason.LENGTH),
     }
     stops = np.asarray(t.first("trajectory_stop"), dtype=object)

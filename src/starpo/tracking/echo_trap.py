@@ -13,6 +13,9 @@ Each indicator is compared with the run's own beginning, over a moving average:
 and has a stage: quiet, warning or alarm. A stage begins when the ratio is beyond its threshold ``patience`` times in
 a row, and ends when it is back by ``release`` as many times in a row.
 
+An iteration in which no answer had a valid format needs no patience: every answer earns the same penalty, so no
+gradient leads out of that state, and the run is in alarm at once.
+
 A healthy run also loses entropy and in-group spread: it gets better. So single indicators are recorded with their
 onset but do not make a verdict. The run is in alarm when success has fallen far below its best, when ``quorum``
 indicators are in alarm although success did not rise or does not hold, or when return rises while success falls.
@@ -33,7 +36,17 @@ RANK: dict[Stage, int] = {"quiet": 0, "warning": 1, "alarm": 2}
 
 SUCCESS = "success"
 HACKING = "return_up_success_down"
+FORMAT_LOST = "format_lost"
 RUN = "run"
+
+
+_JUDGED_ALONE = frozenset({SUCCESS, HACKING, FORMAT_LOST})
+"""What makes a verdict by itself, and so counts for no quorum."""
+
+_NO_FORMAT = (
+    "format_lost: no answer had a valid format, so all are penalised alike and nothing leads back; go back with "
+    "monitor.action = roll_back, or start again with a lower learning rate or a KL penalty to the first policy"
+)
 
 
 class Record(BaseModel):
@@ -113,6 +126,8 @@ def observe(state: MonitorState, metrics: dict[str, Any], config: MonitorConfig)
         record = _remember(records.get(HACKING, Record()), float(metrics["return"]), 0.0, config)
         aim = _hacking(record, records[SUCCESS], config)
         records[HACKING] = _move(record, aim, HACKING, iteration, config, events)
+    if "format_valid_rate" in metrics and metrics.get("trajectories"):
+        _watch_format(records, metrics["format_valid_rate"], iteration, events)
     reached = _verdict(records, config)
     # Its indicators have been patient already.
     verdict = state.verdict
@@ -127,6 +142,15 @@ def observe(state: MonitorState, metrics: dict[str, Any], config: MonitorConfig)
             "good": iteration if state.good is None or _at_best(records, reached, config) else state.good,
         }
     )
+
+
+def _watch_format(records: dict[str, Record], valid_rate: float, iteration: int, events: list[Event]) -> None:
+    """Alarm from the iteration on in which no answer had a valid format to the first in which one has."""
+    before = records.get(FORMAT_LOST, Record())
+    after: Stage = "quiet" if valid_rate > 0 else "alarm"
+    if after != before.stage:
+        records[FORMAT_LOST] = Record(stage=after, since=iteration)
+        events.append(Event(iteration=iteration, indicator=FORMAT_LOST, before=before.stage, after=after))
 
 
 def decide(state: MonitorState, config: MonitorConfig) -> Literal["go_on", "stop", "roll_back"]:
@@ -185,7 +209,7 @@ def lead_times(state: MonitorState) -> dict[str, int | None]:
     fall = began[SUCCESS][-1]
     leads: dict[str, int | None] = {}
     for name in state.records:
-        if name not in {SUCCESS, HACKING}:
+        if name not in _JUDGED_ALONE:
             before = [iteration for iteration in began.get(name, []) if iteration <= fall]
             after = [iteration for iteration in began.get(name, []) if iteration > fall]
             leads[name] = fall - (before[-1] if before else after[0]) if before or after else None
@@ -198,6 +222,8 @@ def describe(event: Event) -> str:
     >>> describe(Event(iteration=7, indicator="entropy", before="quiet", after="warning", value=0.1, reference=0.5))
     'iteration 7: entropy quiet -> warning (0.1, reference 0.5)'
     """
+    if event.indicator == FORMAT_LOST and event.after == "alarm":
+        return f"iteration {event.iteration}: {_NO_FORMAT}"
     numbers = "" if event.value is None else f" ({event.value:.4g}, reference {event.reference:.4g})"
     return f"iteration {event.iteration}: {event.indicator} {event.before} -> {event.after}{numbers}"
 
@@ -294,10 +320,12 @@ def _verdict(records: dict[str, Record], config: MonitorConfig) -> Stage:
     success = records.get(SUCCESS)
     if success is None:
         return "quiet"
-    hacking = records.get(HACKING)
+    hacking, lost = records.get(HACKING), records.get(FORMAT_LOST)
+    if lost is not None and lost.stage == "alarm":
+        return "alarm"
     if success.stage == "alarm" or (hacking is not None and hacking.stage == "alarm"):
         return "alarm"
-    others = [record for name, record in records.items() if name not in {SUCCESS, HACKING}]
+    others = [record for name, record in records.items() if name not in _JUDGED_ALONE]
     improved = success.best is not None and success.best > success.first[0]
     if not (improved and success.stage == "quiet"):
         if sum(record.stage == "alarm" for record in others) >= config.quorum:

@@ -31,6 +31,7 @@ ROLLOUT: dict[str, str] = {
     "groups_kept": "Groups that the filter kept.",
     "zero_spread_groups": "Groups whose members all have the same return (in-group standard deviation 0).",
     "success": "Share of usable trajectories that solved their task.",
+    "success_format_valid": "Share of usable trajectories that solved their task with a valid format in every turn.",
     "success/<environment>": "The same for one environment of a mixture.",
     "return/<environment>": "Mean return in one environment of a mixture, after its reward_scale.",
     "groups/<environment>": "Groups with a usable trajectory in one environment of a mixture.",
@@ -106,6 +107,7 @@ MONITOR: dict[str, str] = {
     "monitor": "Verdict of the Echo Trap monitor on the run: 0 quiet, 1 warning, 2 alarm.",
     "monitor_<indicator>": "Stage of one indicator: 0 quiet, 1 warning, 2 alarm.",
     "monitor_events": "Stages that began or ended in this iteration, and what was done about them, as sentences.",
+    "monitor_format_lost": "2 where no answer of the iteration had a valid format; absent where that never was.",
     "monitor_return_up_success_down": "2 where return is at its best while success fell: the reward is being gamed.",
 }
 """Keys from the monitor."""

@@ -36,6 +36,8 @@ def rollout_metrics(turns: pa.Table, scored: pa.Table) -> dict[str, float]:
         ("response_tokens_mean", "response_tokens"),
     ):
         metrics[name] = _mean(usable[column])
+    formatted = pc.equal(usable["format_valid_share"], 1.0)
+    metrics["success_format_valid"] = _mean(pc.and_(usable["success"], formatted))
     if usable.num_rows:
         metrics["success_error"] = _error(usable["success"], usable["group"])
     scores = raw_scores(turns)
