@@ -93,6 +93,23 @@ def test_no_chain_is_longer_than_its_token_limit(template: ChatTemplate, limit: 
         assert trajectory.turns[-1].truncated
 
 
+def test_after_another_end_of_sequence_the_turn_end_of_the_template_is_context(
+    template: ChatTemplate,
+) -> None:
+    other = next(token for token in range(300) if token != template.turn_end)
+    said = [*template.content(WAIT), other]
+    engine = ScriptedEngine(lambda request: (said, True))
+    (trajectory,) = play(
+        engine,
+        plan(groups=1, group_size=1),
+        agent(max_tokens_per_turn=200, max_tokens_per_trajectory=4096),
+        template,
+    )
+    first, second = trajectory.turns[:2]
+    assert first.response_ids == tuple(said), "the ledger keeps what was sampled"
+    assert second.context_ids[: len(template.reply_to_user)] == template.reply_to_user
+
+
 def test_a_turn_out_of_tokens_says_so_and_is_parsed_all_the_same(template: ChatTemplate) -> None:
     ((trajectory,), _) = counting(template, WAIT + "x" * 100, max_tokens_per_turn=60, max_turns=1)
     (turn,) = trajectory.turns

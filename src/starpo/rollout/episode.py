@@ -127,7 +127,9 @@ class Episode:
             message = user_message(
                 self._observation, self._actions_left, previous_valid=bool(turn.executed or turn.format_valid)
             )
-            glue = self._template.after_reply(turn_end_sampled=completion.stopped)
+            # Another end of sequence stays as it was sampled; history goes on as the template writes it.
+            ended = completion.token_ids[-1:] == (self._template.turn_end,)
+            glue = self._template.after_reply(turn_end_sampled=ended)
             self._exchanges[-1] += [*completion.token_ids, *glue]
             self._show(message, before=glue)
 

@@ -68,6 +68,8 @@ class VLLMEngine:
             async_scheduling=False,
             enable_sleep_mode=config.sleep and gpu,
             logprobs_mode="processed_logprobs",
+            # Else a model folder's generation_config.json would shape the sampling behind the learner's back.
+            generation_config="vllm",
             seed=0,
             disable_log_stats=True,
             **where,
