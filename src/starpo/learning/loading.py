@@ -156,9 +156,29 @@ def _dtype(config: LearnerConfig) -> torch.dtype:
 
 
 def _causal_model(directory: Path, config: LearnerConfig) -> Any:
-    from transformers import AutoModelForCausalLM  # noqa: PLC0415
+    from transformers import AutoConfig, AutoModelForCausalLM  # noqa: PLC0415
 
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=_dtype(config), local_files_only=True)
+    settings = _without_dropout(AutoConfig.from_pretrained(directory, local_files_only=True))
+    model = AutoModelForCausalLM.from_pretrained(
+        directory, config=settings, dtype=_dtype(config), local_files_only=True
+    )
     if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable()
+        _recompute(model)
     return model
+
+
+def _without_dropout(settings: Any) -> Any:
+    """A ratio compares two log-probs of one function, so nothing may be drawn, in training neither."""
+    for name, value in vars(settings.get_text_config()).items():
+        if "drop" in name and isinstance(value, float):
+            setattr(settings.get_text_config(), name, 0.0)
+    return settings
+
+
+def _recompute(model: Any) -> None:
+    """Keep the inputs of the layers only; the backward pass computes the rest again."""
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    for module in model.modules():
+        # Transformers recomputes in training mode only. Nothing else needs that mode, so nothing else gets it.
+        if getattr(module, "gradient_checkpointing", False):
+            module.training = True
