@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from starpo.algorithms.entropy import TokenDistribution, token_distribution
+from starpo.learning.own_logits import head_is_all, own_logits
 from starpo.learning.prefix_tree import PrefixTree
 from starpo.learning.tree_attention import attend_along_tree, hidden_states
 
@@ -28,10 +29,15 @@ class Actor(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
-        self._along_tree = attend_along_tree(model.get_decoder())
+        self._head_is_all = head_is_all(model)
+        self._along_tree = attend_along_tree(model.get_decoder(), allowed=self._head_is_all)
 
     def forward(self, tree: PrefixTree, mask: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """Log-probs and entropies, float32 [B, T], nats, 0 outside ``mask``, bool [B, T], from which ``tree`` is."""
+        if not self._head_is_all:
+            logits = own_logits(self.model, tree)
+            chosen = token_distribution(logits, tree.labels, temperature=temperature)
+            return _spread(chosen.logp[tree.place], mask), _spread(chosen.entropy[tree.place], mask)
         hidden = hidden_states(self.model.get_decoder(), tree, along_tree=self._along_tree)[tree.before]
         head = self.model.get_output_embeddings()
         step = max(1, MAX_LOGITS // self.model.config.vocab_size)

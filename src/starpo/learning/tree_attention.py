@@ -18,20 +18,33 @@ from starpo.learning.prefix_tree import PrefixTree
 NAME = "starpo_tree"
 
 
-def attend_along_tree(decoder: Any) -> bool:
-    """Switch a decoder's attention over; False where its architecture cannot.
+def attend_along_tree(decoder: Any, *, allowed: bool = True) -> bool:
+    """Switch a decoder's attention over; False where its architecture cannot or it is not ``allowed``.
 
-    It can where all layers attend to the whole past through transformers' attention interface.
+    It can where all layers attend to the whole past through transformers' attention interface, as its scaled
+    dot-product attention does; that leaves a soft cap on scores out, so such a decoder is set to the eager one.
     """
     from transformers import AttentionInterface, AttentionMaskInterface  # noqa: PLC0415
 
-    kinds = set(getattr(decoder.config, "layer_types", None) or ["full_attention"])
-    if not decoder._supports_attention_backend or not decoder._supports_sdpa or kinds != {"full_attention"}:
+    if getattr(decoder.config, "attn_logit_softcapping", None) is not None:
+        decoder.set_attn_implementation("eager")
+        return False
+    able = decoder._supports_attention_backend and decoder._supports_sdpa
+    if not allowed or not able or _windowed(decoder.config):
         return False
     AttentionInterface.register(NAME, _attention)
     AttentionMaskInterface.register(NAME, _no_mask)
     decoder.set_attn_implementation(NAME)
     return True
+
+
+def _windowed(config: Any) -> bool:
+    """Whether a layer sees less than the whole past, however long the trajectories will be."""
+    kinds = getattr(config, "layer_types", None)
+    if kinds:
+        return set(kinds) != {"full_attention"}
+    active = getattr(config, "use_sliding_window", True)
+    return bool(active) and getattr(config, "sliding_window", None) is not None
 
 
 def hidden_states(decoder: nn.Module, tree: PrefixTree, *, along_tree: bool) -> Tensor:
