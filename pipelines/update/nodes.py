@@ -23,7 +23,7 @@ from starpo.learning.learner import Learner
 from starpo.learning.policy import Policy, PolicyState
 from starpo.learning.retention import last_complete
 from starpo.rollout.host import EngineHost
-from starpo.rollout.sync import prove_sync
+from starpo.rollout.sync import prove_sync, prove_weights
 from starpo.tracking.echo_trap import MonitorState, decide, describe, observe, rolled_back, stages
 from starpo.tracking.iteration_metrics import rollout_metrics
 
@@ -159,6 +159,7 @@ def _sync(
     serving = host.serve(policy, config, agent)
     assert state.weights is not None
     serving.engine.load(state.weights.items(), f"{state.run}/{state.policy_step}")
+    prove_weights(serving.engine, state.weights.items())
     # A chain may fill the whole context, a scored sequence may not.
     longest = agent.max_tokens_per_trajectory - 1
     probe = [

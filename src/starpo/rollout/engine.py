@@ -9,6 +9,8 @@ from typing import Protocol
 
 import torch
 
+from starpo.rollout.held_weights import Held
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -61,6 +63,9 @@ class Engine(Protocol):
 
     def load_from(self, directory: Path, identity: str) -> None:
         """Replace all weights by those of a model directory."""
+
+    def held(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Held:
+        """Compare, in the engine's dtype and without tolerance, the weights it holds with ``weights``."""
 
     def sleep(self) -> None:
         """Give up device memory until the engine is used again, where it can."""

@@ -13,7 +13,8 @@ from starpo.learning.policy import Policy
 from starpo.rollout.engine import Engine
 from starpo.rollout.episodes import reading_of
 from starpo.rollout.stage import Environments, Stage
-from starpo.rollout.sync import prove_sync
+from starpo.rollout.sync import prove_sync, prove_weights
+from starpo.rollout.vllm_engine import stored_weights
 from starpo.rollout.workers import WorkerPool
 
 
@@ -52,6 +53,7 @@ class EngineHost:
             raise UserError("engine: its settings cannot change within one run")
         elif self._serving.engine.serves != policy.identity:
             self._serving.engine.load_from(policy.model_directory, policy.identity)
+            prove_weights(self._serving.engine, stored_weights(policy.model_directory))
             prove_sync(self._serving.engine, _reference(policy), self._probe(), config.sync_tolerance)
         return self._serving
 

@@ -1,11 +1,24 @@
-"""Proof that two holders of a policy hold the same weights: equal log-probs on the same tokens."""
+"""Proof that two holders of a policy hold the same weights.
+
+Two proofs, each with what the other lacks: the weights themselves show an update of any size, but only tensor by
+tensor; equal log-probs on the same tokens show that the whole computes the same, but only up to rounding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
+import torch
+
+from starpo.rollout.held_weights import Held
+
+logger = logging.getLogger(__name__)
+
+#: Tensors already reported as not compared: a warning at every sync would only be noise.
+_reported: set[tuple[str, ...]] = set()
 
 
 class SyncError(RuntimeError):
@@ -17,6 +30,35 @@ class Scorer(Protocol):
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probs of every token after the first."""
+
+
+class Holder(Protocol):
+    """An engine."""
+
+    def held(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Held:
+        """What it holds against ``weights``."""
+
+
+def prove_weights(engine: Holder, sent: Iterable[tuple[str, torch.Tensor]]) -> None:
+    """Raises ``SyncError`` if the engine holds other weights than were ``sent``.
+
+    Tensors that cannot be compared are counted and named in one warning; for those the log-probs stand alone.
+    """
+    held = engine.held(sent)
+    if held.differing:
+        raise SyncError(
+            f"after the weight sync {len(held.differing)} tensors in the engine differ from the learner's, "
+            f"the first is {held.differing[0]}: the engine does not serve the new weights. This is a defect of the "
+            "engine's reload: report it with the model's architecture and go on with engine.kind = transformers"
+        )
+    if held.unproved and held.unproved not in _reported:
+        _reported.add(held.unproved)
+        logger.warning(
+            "%d tensors of the engine cannot be compared with the learner's after a weight sync; "
+            "for them the log-probs within engine.sync_tolerance are the only proof: %s",
+            len(held.unproved),
+            ", ".join(held.unproved),
+        )
 
 
 def largest_difference(one: Scorer, other: Scorer, probe: Sequence[Sequence[int]]) -> float:

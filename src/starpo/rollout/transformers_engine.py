@@ -10,6 +10,7 @@ import torch
 
 from starpo.config.rollout import EngineConfig
 from starpo.rollout.engine import Completion, Sampling
+from starpo.rollout.held_weights import Held
 from starpo.rollout.vllm_engine import on_gpu, stored_weights
 
 
@@ -98,6 +99,16 @@ class TransformersEngine:
 
     def load_from(self, directory: Path, identity: str) -> None:
         self.load(stored_weights(directory), identity)
+
+    def held(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Held:
+        given, own = dict(weights), self._model.state_dict()
+        differing = [
+            name
+            for name, tensor in given.items()
+            if name in own and not torch.equal(own[name], tensor.to(own[name].device, own[name].dtype))
+        ]
+        unproved = [name for name, _ in self._model.named_parameters() if name not in given]
+        return Held(tuple(differing), (*(name for name in given if name not in own), *unproved))
 
     def sleep(self) -> None:
         """The reference engine keeps its memory."""

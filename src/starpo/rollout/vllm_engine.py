@@ -15,6 +15,7 @@ import torch
 from starpo.config.rollout import EngineConfig
 from starpo.errors import UserError
 from starpo.rollout.engine import Completion, Sampling
+from starpo.rollout.held_weights import Held, compare
 
 
 def prepare_environment(config: EngineConfig) -> None:
@@ -79,6 +80,7 @@ class VLLMEngine:
         self._engine: Any = self._llm.llm_engine
         self._stop_ids = list(stop_ids)
         self._can_sleep = config.sleep and gpu
+        self._parts = config.tensor_parallel_size
         self._asleep = False
         self.serves = identity
 
@@ -135,6 +137,15 @@ class VLLMEngine:
 
     def load_from(self, directory: Path, identity: str) -> None:
         self.load(stored_weights(directory), identity)
+
+    def held(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Held:
+        """Compare with ``weights``; with tensor parallelism each worker holds a part and nothing is compared."""
+        self._wake()
+        given = dict(weights)
+        if self._parts > 1:
+            return Held((), tuple(given))
+        (found,) = self._llm.collective_rpc(_compare, args=(given, self.serves))
+        return found
 
     def sleep(self) -> None:
         """Give the GPU's memory to the learner until the engine is used again; nothing unless so configured.
@@ -204,6 +215,14 @@ def _reload(worker: Any, weights: list[tuple[str, torch.Tensor]]) -> None:
     with set_current_vllm_config(worker.vllm_config):
         worker.reload_weights(weights_iterator=iter(weights))
         repack_tied_head(worker.model_runner.model)
+
+
+def _compare(worker: Any, sent: dict[str, torch.Tensor], identity: str) -> Held:
+    """Runs in the only vLLM worker: what it holds against what was sent."""
+    from vllm.config import set_current_vllm_config  # noqa: PLC0415
+
+    with set_current_vllm_config(worker.vllm_config), torch.inference_mode():
+        return compare(worker.model_runner.model, sent, identity)
 
 
 def repack_tied_head(model: torch.nn.Module) -> None:

@@ -1,0 +1,80 @@
+"""Run by ``test_stale_weights.py`` in a process of its own: a vLLM engine that is one small update behind.
+
+Prints one JSON object. Usage: ``python stale_weights.py MODEL_DIRECTORY DTYPE``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from starpo.config.rollout import EngineConfig
+from starpo.rollout import vllm_engine
+from starpo.rollout.sync import SyncError, prove_sync, prove_weights
+from starpo.rollout.transformers_engine import TransformersEngine
+from starpo.rollout.vllm_engine import VLLMEngine, stored_weights
+
+PROBE = [list(range(3, 40)), [5, 9, 5, 9, 200, 201]]
+#: AdamW's first steps move every entry by about the learning rate, whatever its gradient.
+RATE = 1e-6
+
+
+def updated(weights: dict[str, torch.Tensor], *, seed: int) -> dict[str, torch.Tensor]:
+    """float32 masters after one step of AdamW."""
+    draw = torch.Generator().manual_seed(seed)
+    return {
+        name: tensor + RATE * (2.0 * torch.randint(0, 2, tensor.shape, generator=draw) - 1)
+        for name, tensor in weights.items()
+    }
+
+
+def refusal(engine: VLLMEngine, sent: dict[str, torch.Tensor]) -> str:
+    try:
+        prove_weights(engine, sent.items())
+    except SyncError as error:
+        return str(error)
+    return ""
+
+
+def main(directory: Path, dtype: str) -> dict[str, object]:
+    config = EngineConfig(device="cpu", max_sequences=8, dtype=dtype)
+    engine = VLLMEngine(directory, config, context=128, stop_ids=(2,), identity="stale/0")
+    reference = TransformersEngine(directory, EngineConfig(device="cpu"), stop_ids=(2,), identity="stale/0")
+    old = dict(stored_weights(directory))
+    new = updated(old, seed=1)
+    reference.load(new.items(), "stale/1")
+    at_start = engine.held(old.items())
+    # The engine still holds the old weights.
+    result: dict[str, object] = {
+        "tensors": len(old),
+        "at_start": [*at_start.differing, *at_start.unproved],
+        "stale_log_probs": prove_sync(engine, reference, PROBE, 0.5),
+        "stale": list(engine.held(new.items()).differing),
+        "stale_message": refusal(engine, new),
+    }
+    engine.load(new.items(), "stale/1")
+    begun = time.perf_counter()
+    after = engine.held(new.items())
+    result["seconds"] = time.perf_counter() - begun
+    result["loaded"] = [*after.differing, *after.unproved]
+    result["loaded_log_probs"] = prove_sync(engine, reference, PROBE, 0.5)
+
+    newer = updated(new, seed=2)
+    result["single"] = {}
+    for name in old:
+        engine.load({**newer, name: new[name]}.items(), "stale/2")
+        result["single"][name] = list(engine.held(newer.items()).differing)
+    vllm_engine.repack_tied_head = lambda model: None
+    newest = updated(newer, seed=3)
+    engine.load(newest.items(), "stale/3")
+    result["without_repacking"] = list(engine.held(newest.items()).differing)
+    result["missing"] = list(engine.held([item for item in newest.items() if "norm" not in item[0]]).unproved)
+    return result
+
+
+if __name__ == "__main__":
+    print("RESULT " + json.dumps(main(Path(sys.argv[1]), sys.argv[2])))  # noqa: T201

@@ -1,0 +1,81 @@
+"""An engine one update behind at the paper's learning rate: its log-probs pass, its weights do not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+CASES = [("llama", "bfloat16"), ("llama", "float32"), ("llama_tied", "bfloat16"), ("qwen2_tied", "float32")]
+
+
+@pytest.fixture(scope="module", params=CASES, ids="-".join)
+def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What ``stale_weights.py`` measured; vLLM starts comfortably only once per process."""
+    from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+    family, dtype = request.param
+    shape = {
+        "vocab_size": 300,
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 128,
+        "tie_word_embeddings": family.endswith("tied"),
+    }
+    directory = tmp_path_factory.mktemp(family)
+    if family.startswith("qwen2"):
+        Qwen2ForCausalLM(Qwen2Config(**shape)).save_pretrained(directory)
+    else:
+        LlamaForCausalLM(LlamaConfig(**shape)).save_pretrained(directory)
+    script = Path(__file__).with_name("stale_weights.py")
+    done = subprocess.run(
+        [sys.executable, script, directory, dtype], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
+    return json.loads(line.removeprefix("RESULT ")) | {"tied": family.endswith("tied"), "dtype": dtype}
+
+
+def test_fresh_weights_pass_and_every_tensor_is_compared(result: dict[str, Any]) -> None:
+    assert result["at_start"] == []
+    assert result["loaded"] == []
+
+
+def test_a_stale_engine_passes_the_log_probs_and_fails_the_weights(result: dict[str, Any]) -> None:
+    assert result["stale_log_probs"] < 0.5
+    assert result["stale_message"].startswith(
+        f"after the weight sync {len(result['stale'])} tensors in the engine differ from the learner's, "
+        f"the first is {result['stale'][0]}: "
+    )
+    # Norms of one and biases of zero: 1 + 1e-6 rounds back to 1 in bfloat16.
+    matrices = {name for name in result["single"] if "norm" not in name}
+    assert matrices <= set(result["stale"])
+
+
+def test_one_stale_tensor_is_the_one_that_is_named(result: dict[str, Any]) -> None:
+    for name, differing in result["single"].items():
+        if "norm" in name and result["dtype"] == "bfloat16":
+            assert differing == [], "1 + 1e-6 is 1 in bfloat16: nothing is stale"
+        elif name == "model.embed_tokens.weight" and result["tied"]:
+            assert differing == [name, f"lm_head.weight (tied to {name})"]
+        else:
+            assert differing == [name]
+
+
+def test_a_tied_head_that_keeps_its_old_packed_copy_is_named(result: dict[str, Any]) -> None:
+    expected = ["lm_head.weight (tied to model.embed_tokens.weight)"] if result["tied"] else []
+    assert result["without_repacking"] == expected
+
+
+def test_a_tensor_that_was_not_sent_is_reported_as_not_compared(result: dict[str, Any]) -> None:
+    assert "model.norm.weight" in result["missing"]
+    assert len(result["missing"]) == 5
