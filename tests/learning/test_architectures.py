@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from starpo.learning.architecture_check import check_architecture
 from starpo.learning.models import Actor
 from starpo.learning.prefix_tree import prefix_tree
 
@@ -65,3 +66,22 @@ def test_log_probs_are_those_of_transformers(kind: str) -> None:
         expected = logp.gather(-1, ids[:, 1:, None])[..., 0][mask[:, 1:]]
         found, _ = Actor(model)(prefix_tree(ids, mask), mask)
     torch.testing.assert_close(found[mask], expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("llama", "along the tree of prefixes"),
+        ("mistral", "trajectory by trajectory"),
+        ("granite", "by transformers' own forward"),
+        ("gemma2", "by transformers' own forward"),
+    ],
+)
+def test_models_check_says_how_an_architecture_is_computed_and_how_exactly(name: str, way: str) -> None:
+    said = check_architecture(AutoConfig.for_model(name, **SIZES | ARCHITECTURES[name]))
+    assert said.startswith(way)
+    assert float(said.split("at most ")[1].split()[0]) < 1e-4
+
+
+def test_models_check_says_so_where_it_cannot_try() -> None:
+    assert check_architecture(AutoConfig.for_model("t5")).startswith("not tried: no small model of 't5'")

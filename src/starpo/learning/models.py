@@ -32,6 +32,13 @@ class Actor(nn.Module):
         self._head_is_all = head_is_all(model)
         self._along_tree = attend_along_tree(model.get_decoder(), allowed=self._head_is_all)
 
+    @property
+    def way(self) -> str:
+        """How the architecture is computed, for people."""
+        if not self._head_is_all:
+            return "by transformers' own forward, trajectory by trajectory"
+        return "along the tree of prefixes" if self._along_tree else "trajectory by trajectory"
+
     def forward(self, tree: PrefixTree, mask: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """Log-probs and entropies, float32 [B, T], nats, 0 outside ``mask``, bool [B, T], from which ``tree`` is."""
         if not self._head_is_all:
