@@ -56,7 +56,9 @@ class Walk(TextEnvironment):
 
 
 class Planned(Walk):
-    """Has a split, a solver and a taste of its own."""
+    """Has a split, a solver, a taste and a price of its own."""
+
+    action_cost = 0.25
 
     def _act(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         observation, _, over, *rest = super()._act(action)

@@ -21,7 +21,7 @@ from starpo.config.identity import fingerprint, flatten
 from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
 from starpo.parameters import Resolved, merge, resolve_parameters
-from starpo.preflight import check_before_work
+from starpo.preflight import _warn_of_cheap_silence, check_before_work, check_environment
 from starpo.run_paths import Source, newest_source
 from starpo.settings import CONFIG_LOADER_ARGS
 
@@ -406,6 +406,56 @@ def test_an_adaptive_penalty_in_the_reward_and_a_correction_are_accepted_togethe
         "reward.terms.overlong": {"max_tokens": 16, "buffer": 4, "penalty": 0.5},
     }
     check_before_work(tmp_path, resolved(tmp_path, params=params))
+
+
+@pytest.mark.parametrize(
+    ("params", "warned"),
+    [
+        ({}, "penalty = 0.1 is not above the 0.5 "),
+        ({"reward.terms.format_penalty.penalty": 0.5}, "penalty = 0.5 is not above the 0.5 "),
+        ({"reward.terms.format_penalty.penalty": 0.6}, ""),
+        ({"agent.max_actions_per_turn": 3, "reward.terms.format_penalty.penalty": 0.3}, "not above the 0.3 "),
+        ({"reward.terms.environment.scale": 0.1}, ""),
+        ({"reward.terms.environment.scale": 2.0}, "not above the 1 "),
+        ({"environment.name": "frozen_lake"}, ""),
+        ({"environment.name": "webshop_easy", "agent.max_actions_per_turn": 1}, ""),
+        ({"environment.name": "bandit", "reward.terms.format_penalty.penalty": 0.0}, ""),
+    ],
+)
+def test_a_penalty_for_saying_nothing_below_the_price_of_acting_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, params: dict[str, Any], warned: str
+) -> None:
+    sokoban = {"environment.name": "sokoban_paper", "agent.max_actions_per_turn": 5, "agent.max_actions": 10}
+    check_before_work(tmp_path, resolved(tmp_path, params=sokoban | params))
+    said = [
+        record.getMessage() for record in caplog.records if "saying nothing can pay" in record.getMessage()
+    ]
+    assert len(said) == bool(warned)
+    assert warned in "".join(said)
+    assert all(record.levelname == "WARNING" for record in caplog.records)
+
+
+@pytest.mark.parametrize("env", ["paper", "base", "webshop"])
+def test_of_the_configurations_that_of_the_paper_has_a_cheap_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, env: str
+) -> None:
+    parameters = resolved(tmp_path, env=env).parameters
+    _warn_of_cheap_silence(parameters, check_environment("environment", parameters.environment))
+    assert ("saying nothing can pay" in caplog.text) is (env == "paper")
+
+
+def test_a_mixture_weighs_the_price_of_acting_as_its_member_is_weighed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    members = [
+        {"name": "sokoban", "weight": 1.0, "reward_scale": 0.1},
+        {"name": "sokoban", "weight": 1.0, "label": "dear"},
+        {"name": "frozen_lake", "weight": 1.0},
+    ]
+    params = {"environment.mixture": members, "environment.arguments": None, "agent.max_actions_per_turn": 5}
+    check_before_work(tmp_path, resolved(tmp_path, params=params))
+    assert "in 'dear'" in caplog.text
+    assert caplog.text.count("saying nothing can pay") == 1
 
 
 def test_the_default_name_is_pipeline_environment_and_seed(tmp_path: Path) -> None:

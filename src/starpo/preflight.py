@@ -4,6 +4,7 @@ state to resume from."""
 from __future__ import annotations
 
 import logging
+import math
 import os
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from starpo.learning.objective import check_objective
 from starpo.learning.policy import MANIFEST, PARTS, Policy
 from starpo.learning.retention import stored_policies
 from starpo.parameters import Resolved
+from starpo.rewards.terms import FORMAT_PENALTY
 from starpo.rollout.mixture import group_counts
 from starpo.rollout.vllm_engine import on_gpu
 from starpo.run_paths import MODELS
@@ -46,7 +48,8 @@ def check_before_work(root: Path, resolved: Resolved) -> MemoryEstimate | None:
         )
     on_gpu(parameters.engine)
     learner_device(parameters.learner)
-    check_environment("environment", parameters.environment)
+    costs = check_environment("environment", parameters.environment)
+    _warn_of_cheap_silence(parameters, costs)
     _check_shares(parameters)
     check_indicators(parameters.monitor, parameters.environment)
     for name in parameters.evaluation.suites:
@@ -90,18 +93,49 @@ def _device_memory(parameters: Parameters) -> int:
     return int(psutil.virtual_memory().total)
 
 
-def check_environment(key: str, config: EnvironmentConfig) -> None:
-    """Raise ``UserError`` where an environment of the section ``key`` cannot be built."""
+def check_environment(key: str, config: EnvironmentConfig) -> list[float]:
+    """Raise ``UserError`` where an environment of the section ``key`` cannot be built.
+
+    Returns the cost of an action in each.
+    """
     build = Building(config)
+    costs = []
     for number, member in enumerate(config.members):
         try:
-            close(build.of(recipe(member.name, **member.arguments)))
+            environment = build.of(recipe(member.name, **member.arguments))
+            costs.append(environment.action_cost)
+            close(environment)
         except OWN_FAILURES as error:  # building runs code of others
             where = f"{key}.mixture.{number}" if config.mixture else key
             what = (
                 "" if isinstance(error, ValueError | TypeError | UserError) else f"{type(error).__name__}: "
             )
             raise UserError(f"{where}: {what}{error}") from None
+    return costs
+
+
+def _warn_of_cheap_silence(parameters: Parameters, costs: list[float]) -> None:
+    """Say where a turn without an answer is no dearer than one with as many actions as it may have.
+
+    No refusal: the paper's own Sokoban is configured so.
+    """
+    terms, most = parameters.reward.terms, parameters.agent.max_actions_per_turn
+    penalty = terms["format_penalty"].get("penalty", FORMAT_PENALTY) if "format_penalty" in terms else 0.0
+    scale = terms["environment"].get("scale", 1.0) if "environment" in terms else 0.0
+    for member, cost in zip(parameters.environment.members, costs, strict=True):
+        turn = most * cost * scale * member.reward_scale
+        # Sums of 0.1 differ in the last bit from what a person writes.
+        if turn > 0 and (penalty < turn or math.isclose(penalty, turn)):
+            logger.warning(
+                "reward.terms.format_penalty.penalty = %g is not above the %g that the actions of one turn can cost in "
+                "%r (agent.max_actions_per_turn = %d), so that saying nothing can pay: set the penalty above %g, or "
+                "allow fewer actions",
+                penalty,
+                turn,
+                member.known_as,
+                most,
+                turn,
+            )
 
 
 def _check_shares(parameters: Parameters) -> None:

@@ -108,6 +108,9 @@ def test_a_wrong_result_of_reset_is_named(value: Any, message: str) -> None:
         ("return_range", (1.0, 0.0), "return_range is .* expected a tuple"),
         ("return_range", ("low", "high"), "return_range is .* expected a tuple"),
         ("return_range", (0.0, float("nan")), "return_range is .* expected a tuple"),
+        ("action_cost", None, "action_cost is None"),
+        ("action_cost", -0.1, "action_cost is -0.1 .* 0 or more"),
+        ("action_cost", float("nan"), "action_cost is nan .* a finite number"),
     ],
 )
 def test_what_an_environment_says_about_itself_is_checked_when_it_is_built(

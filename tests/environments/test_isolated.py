@@ -194,6 +194,7 @@ def test_it_is_used_like_the_environment_itself() -> None:
     )
     assert isinstance(env, IsolatedEnvironment)
     assert type(env).__name__ == "Planned"
+    assert env.action_cost == twin.action_cost == 0.25
     draw, same = np.random.default_rng(3), np.random.default_rng(3)
     for seed in range(3):
         options = {"dynamics_seed": seed + 5}

@@ -162,6 +162,12 @@ def test_the_step_limit_truncates():
     assert env.step("Up")[2:4] == (False, True)
 
 
+def test_a_step_that_moves_no_box_costs_what_is_declared():
+    env = Sokoban()
+    env.reset(seed=0)
+    assert [env.step("Up")[1] for _ in range(6)][-1] == -env.action_cost == -0.1
+
+
 def test_the_best_and_the_worst_episode_touch_the_return_range():
     env = Sokoban(size=(5, 6), max_steps=30)
     env.reset(options={"board": CORRIDOR.replace("PX_O", "_PXO")})

@@ -33,6 +33,9 @@ class TextEnvironment(gymnasium.Env[str, str]):
     action_names: tuple[str, ...]
     #: Smallest and largest return one episode can give, before format penalties; gates check against it.
     return_range: tuple[float, float]
+    #: What every executed action takes off the return, 0 or more. A format penalty that is no higher than a turn of
+    #: actions makes saying nothing pay; a run warns of it.
+    action_cost: float = 0.0
 
     def __init__(self) -> None:
         self.observation_space = gymnasium.spaces.Text(max_length=1 << 20)

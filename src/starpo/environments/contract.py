@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_declarations(name: str, env: TextEnvironment) -> None:
-    """What ``env`` says about itself before any episode: rules, action names and the range of returns.
+    """What ``env`` says about itself before any episode: rules, action names, range of returns and cost of an action.
 
     ``action_names`` may be empty, for free text or until ``reset`` gives them. Raises ``ContractError``.
     """
@@ -117,6 +117,9 @@ def check_declarations(name: str, env: TextEnvironment) -> None:
         or not bounds[0] <= bounds[1]
     ):
         raise _error(name, "return_range", bounds, "a tuple (smallest, largest)")
+    cost = getattr(env, "action_cost", None)
+    if not isinstance(cost, int | float) or not 0 <= cost < math.inf:
+        raise _error(name, "action_cost", cost, "a finite number, 0 or more")
 
 
 def check_environment(env: TextEnvironment, *, name: str | None = None, seed: int = 0) -> None:

@@ -86,7 +86,8 @@ class Building:
             return wanted.build()
         assert done.present is not None
         # Messages and protocols see the class that it stands for: its name, and the methods that it has.
-        own = {"phrases": facts.phrases} | {name: _remote(name) for name in facts.methods}
+        own = {"phrases": facts.phrases, "action_cost": facts.action_cost}
+        own |= {name: _remote(name) for name in facts.methods}
         return type(facts.name, (IsolatedEnvironment,), own)(link, seat, done.present)
 
 

@@ -29,6 +29,8 @@ class Facts:
     """Those of ``OPTIONAL`` that are its own."""
     phrases: tuple[str, ...]
     """Constant pieces of its observations."""
+    action_cost: float
+    """What every action takes off the return."""
 
 
 @dataclass(frozen=True)

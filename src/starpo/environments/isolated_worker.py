@@ -85,7 +85,7 @@ def _facts(env: TextEnvironment) -> Facts:
     kind = type(env)
     lineage = tuple(f"{each.__module__}:{each.__qualname__}" for each in kind.__mro__)
     own = tuple(name for name in OPTIONAL if hasattr(env, name) and _is_own(env, name))
-    return Facts(kind.__name__, lineage, own, tuple(env.phrases))
+    return Facts(kind.__name__, lineage, own, tuple(env.phrases), env.action_cost)
 
 
 def _is_own(env: TextEnvironment, name: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,10 @@ class Turns:
         return len(self.env_reward)
 
 
+FORMAT_PENALTY: Final = 0.1
+"""RAGEN's, where the configuration names the term without a size."""
+
+
 def _penalty_where(condition: NDArray[np.bool_], penalty: float) -> Reward:
     if penalty < 0:
         raise ValueError(f"penalty is a size to subtract and must not be negative, got {penalty}")
@@ -56,7 +61,7 @@ def environment(turns: Turns, *, scale: float = 1.0) -> Reward:
     return scale * np.asarray(turns.env_reward, dtype=np.float64)
 
 
-def format_penalty(turns: Turns, *, penalty: float = 0.1) -> Reward:
+def format_penalty(turns: Turns, *, penalty: float = FORMAT_PENALTY) -> Reward:
     """Minus ``penalty`` for each turn without a valid answer (RAGEN: 0.1).
 
     Example: format_valid ``[True, False]`` gives ``[0, -0.1]``.
