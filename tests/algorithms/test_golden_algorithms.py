@@ -48,12 +48,17 @@ def bool_array(case: Case, name: str) -> Tensor:
     return array(case, name) > 0.5
 
 
+ROUNDING = 1e-9
+"""What the loops leave of differences between equal returns, where they whiten or divide by a spread of 0."""
+
+
 def assert_close(ours: Tensor | float, theirs: Tensor | float, tolerance: float = 1e-6) -> None:
-    """Within ``tolerance`` of the largest magnitude in ``theirs`` (of 1 where that is all 0)."""
+    """Within ``tolerance`` of the largest magnitude in ``theirs`` (of 1 where that is all 0 or rounding of it)."""
     ours, theirs = torch.as_tensor(ours).detach().double(), torch.as_tensor(theirs).detach().double()
     scale = float(theirs.abs().max()) if theirs.numel() else 1.0
+    scale = scale if scale > ROUNDING else 1.0
     worst = float((ours - theirs).abs().max()) if theirs.numel() else 0.0
-    assert worst <= tolerance * (scale or 1.0), f"largest difference {worst:.3g} of {scale:.3g}"
+    assert worst <= tolerance * scale, f"largest difference {worst:.3g} of {scale:.3g}"
 
 
 def rows(tensor: Tensor) -> list[list[float]]:
@@ -103,6 +108,20 @@ def context_matters(case: Case) -> bool:
     return False
 
 
+def equal_returns_differ(case: Case) -> bool:
+    """Whether the peer has advantages where all members of a group got the same, up to float32's last bits."""
+    if case["params"]["reward"] == "tiny_var":
+        return True
+    returns, groups, mask = group_inputs(case)
+    members = [groups == group for group in groups.unique()]
+    last_bits = 4 * float(torch.finfo(torch.float32).eps * returns.abs().max())
+    flat = [at for at in members if at.sum() > 1 and returns[at].max() - returns[at].min() <= last_bits]
+    if case["function"] == "reinforce_pp_baseline" and len(flat) < len(members):
+        return False  # whitening moves what is 0 in its group
+    theirs = torch.where(mask, array(case, "advantages", "outputs"), 0.0)
+    return any(bool((theirs[at] != 0).any()) for at in flat)
+
+
 def zero_reward_turn(case: Case) -> bool:
     return case["error"] is not None or case["params"].get("row1_first_turn_reward") == 0.0
 
@@ -142,7 +161,7 @@ DIFFERENCES = [
         ("grpo", "rloo", "reinforce_pp_baseline"),
         "With returns that differ in the last bit of float32 the peer's advantages are its mean's rounding "
         "error.",
-        lambda case: case["params"]["reward"] == "tiny_var",
+        equal_returns_differ,
     ),
     Difference(
         "empty rows do not count",
@@ -368,12 +387,28 @@ def check_grpo_length_weight(case: Case, _: str | None) -> None:
     assert_close(ours, aggregate(theirs, mask, "token-mean"))
 
 
+KL_BY_NAME: dict[str, Callable[[float], float]] = {
+    "k1": lambda d: d,
+    "abs": abs,
+    "k2": lambda d: d * d / 2,
+    "k3": lambda d: math.exp(-d) - 1 + d,
+}
+
+
+def kl_loop(logp: Tensor, ref: Tensor, kind: str) -> Tensor:
+    """The divergence by its equation, token by token."""
+    pairs = zip(rows(logp), rows(ref), strict=True)
+    return torch.tensor(
+        [[KL_BY_NAME[kind](p - q) for p, q in zip(*pair, strict=True)] for pair in pairs], dtype=torch.float64
+    )
+
+
 def check_kl_penalty(case: Case, listed: str | None) -> None:
     logp, ref = array(case, "logprob"), array(case, "ref_logprob")
     mask, kind = torch.ones_like(logp, dtype=torch.bool), case["params"]["kind"]
     if listed is not None:
-        if kind == "k2":
-            assert_close(token_kl(logp, ref, mask, kind), 0.5 * (logp - ref) ** 2)
+        if kind in KL_BY_NAME:
+            assert_close(token_kl(logp, ref, mask, kind), kl_loop(logp, ref, kind))
         else:
             with pytest.raises(ValueError, match="k1, abs, k2, k3"):
                 token_kl(logp, ref, mask, kind)
@@ -493,9 +528,8 @@ def check_policy_loss(case: Case, listed: str | None) -> None:
         finite = torch.isfinite(theirs)
         assert_close(logp.grad[finite], theirs[finite])
         return
-    factor = (
-        float(default.detach() / aggregate(result.loss, mask, mode, **totals).detach()) if listed else 1.0
-    )
+    # Of the divisors, because a loss of 0, as equal advantages of 0 give, has no ratio to another.
+    factor = totals.get("total_sequences", 1) / int(mask.any(dim=1).sum()) if totals else 1.0
     assert_close(logp.grad / factor, theirs, 2e-6 if listed else 1e-6)
 
 
@@ -603,6 +637,38 @@ CHECKS = {
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_a_stored_case_is_reproduced_or_is_a_listed_difference(case: Case) -> None:
     CHECKS[case["function"]](case, difference(case))
+
+
+STORED_KL = [case for case in CASES if case["function"] == "kl_penalty"]
+
+
+@pytest.mark.parametrize("kind", KL_BY_NAME)
+@pytest.mark.parametrize("case", STORED_KL, ids=[case["id"] for case in STORED_KL])
+def test_every_name_of_ours_is_its_equation_on_the_peers_inputs(case: Case, kind: str) -> None:
+    check_kl_penalty({**case, "params": {"kind": kind}}, "every estimator is named")
+
+
+@pytest.mark.parametrize("by_std", [True, False])
+@pytest.mark.parametrize("value", [0.1, 0.3, 10.8])
+def test_a_batch_in_which_all_got_the_same_is_a_listed_difference_where_the_peer_rounds(
+    monkeypatch: pytest.MonkeyPatch, value: float, by_std: bool
+) -> None:
+    returns = torch.full((8, 1), value)
+    rounded = torch.full(
+        (8, 1), float(np.spacing(np.float32(value)))
+    )  # the mean of eight equal floats, one bit off
+    theirs = rounded / (rounded + 1e-6) if by_std else rounded
+    made = {"returns": returns, "mask": torch.ones(8, 1), "group": torch.zeros(8), "theirs": theirs}
+    for name, tensor in made.items():
+        monkeypatch.setitem(arrays(), name, tensor.numpy())
+    case = {
+        "function": "grpo",
+        "params": {"reward": "constant", "norm_by_std": by_std, "epsilon": 1e-6},
+        "inputs": {"token_level_rewards": "returns", "response_mask": "mask", "index": "group"},
+        "outputs": {"advantages": "theirs"},
+    }
+    assert difference(case) == "group means are exact"
+    check_grpo(case, difference(case))
 
 
 def test_every_listed_difference_has_a_case() -> None:
