@@ -51,6 +51,11 @@ def test_a_group_without_spread_never_fills_the_quota_unless_asked():
     assert choose(EQUAL, WIDE, [7.0], keep_ratio=1.0, keep_zero_spread=True).kept_groups == (0, 1, 2)
 
 
+def test_a_spread_equal_to_the_least_one_is_too_low():
+    least = float(choose(NARROW).std[0])
+    assert choose(NARROW, WIDE, keep_ratio=1.0, min_std=least).reasons == ("low_spread", "kept")
+
+
 def test_a_random_filter_keeps_as_many_groups_by_lot_whatever_their_spread():
     lots = {0: 0.7, 1: 0.2, 2: 0.9, 3: 0.1}
     options = {"mode": "random", "lot": lots.get}
