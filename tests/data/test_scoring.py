@@ -157,3 +157,13 @@ def test_no_row_is_lost_and_no_other_column_is_touched() -> None:
     filled = {"group_mean", "group_std", "kept", "reason"}
     untouched = [name for name in SCORED.names if name not in filled]
     assert after.select(untouched).equals(before.select(untouched))
+
+
+def test_the_scale_of_an_environment_enters_its_terms_and_not_the_return_that_it_reported() -> None:
+    rows = [
+        turn_row(group=0, environment="frozen_lake", reward=1.5, format_valid=False),
+        turn_row(group=1, environment="bandit", reward=1.5, format_valid=False),
+    ]
+    lake, bandit = score_turns(turns_table(*rows), bind_terms(TERMS), scales={"frozen_lake": 2.0}).to_pylist()
+    assert (lake["return"], bandit["return"]) == (2 * 1.5 - 0.25, 1.5 - 0.25)
+    assert lake["environment_return"] == bandit["environment_return"] == 1.5
