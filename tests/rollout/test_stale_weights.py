@@ -12,6 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+TRANSPOSED = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
 CASES = [("llama", "bfloat16"), ("llama", "float32"), ("llama_tied", "bfloat16"), ("qwen2_tied", "float32")]
 
 
@@ -36,13 +37,17 @@ def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         Qwen2ForCausalLM(Qwen2Config(**shape)).save_pretrained(directory)
     else:
         LlamaForCausalLM(LlamaConfig(**shape)).save_pretrained(directory)
+    return measured(directory, dtype) | {"tied": family.endswith("tied"), "dtype": dtype}
+
+
+def measured(directory: Path, dtype: str) -> dict[str, Any]:
     script = Path(__file__).with_name("stale_weights.py")
     done = subprocess.run(
         [sys.executable, script, directory, dtype], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
-    return json.loads(line.removeprefix("RESULT ")) | {"tied": family.endswith("tied"), "dtype": dtype}
+    return json.loads(line.removeprefix("RESULT "))
 
 
 def test_fresh_weights_pass_and_every_tensor_is_compared(result: dict[str, Any]) -> None:
@@ -79,3 +84,16 @@ def test_a_tied_head_that_keeps_its_old_packed_copy_is_named(result: dict[str, A
 def test_a_tensor_that_was_not_sent_is_reported_as_not_compared(result: dict[str, Any]) -> None:
     assert "model.norm.weight" in result["missing"]
     assert len(result["missing"]) == 5
+
+
+def test_weights_that_vllm_holds_in_another_form_are_named_and_raise_no_alarm(tmp_path: Path) -> None:
+    """GPT-2's are stored transposed, the square ones among them with the shape that vLLM holds."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    shape = {"vocab_size": 300, "n_embd": 128, "n_layer": 1, "n_head": 4, "n_positions": 128}
+    GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=1, eos_token_id=2)).save_pretrained(tmp_path)
+    result = measured(tmp_path, "float32")
+    layers = {f"transformer.h.0.{name}.weight" for name in TRANSPOSED}
+    assert set(result["at_start"]) == set(result["loaded"]) == layers
+    assert "transformer.wte.weight" in result["stale"]
+    assert not layers & set(result["stale"])

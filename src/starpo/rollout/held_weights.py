@@ -102,8 +102,16 @@ def _same(model: Any, place: Place, sent: torch.Tensor, draw: torch.Generator) -
         answers.append(torch.equal(held[rows], sent.to(held.device, held.dtype)))
     # On the CPU a layer computes with a packed copy of its weight, of which vLLM keeps the plain form or not.
     if sent.ndim == 2 and place.leaf == "weight" and hasattr(module, "cpu_linear"):
+        # The kernel does not check its input's width and would read and write beyond a narrower layer's memory.
+        if _inputs(module) != sent.shape[1]:
+            return None
         answers.append(_same_product(module, rows, sent.to(held.device, held.dtype), draw))
     return all(answers) if answers else None
+
+
+def _inputs(module: Any) -> int | None:
+    """Width of what a vLLM linear layer or output head multiplies; None where it does not say."""
+    return getattr(module, "input_size", None) or getattr(module, "embedding_dim", None)
 
 
 def _same_product(module: Any, rows: Any, sent: torch.Tensor, draw: torch.Generator) -> bool:

@@ -83,6 +83,9 @@ class VLLMEngine:
         self._parts = config.tensor_parallel_size
         self._asleep = False
         self.serves = identity
+        # Of what vLLM has just loaded itself, other values mean another form: transposed, or heads in another order.
+        self._transformed: frozenset[str] = frozenset()
+        self._transformed = frozenset(self.held(stored_weights(model)).differing)
 
     def submit(self, request: int, prompt_ids: Sequence[int], sampling: Sampling) -> None:
         from vllm import SamplingParams  # noqa: PLC0415
@@ -139,13 +142,15 @@ class VLLMEngine:
         self.load(stored_weights(directory), identity)
 
     def held(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Held:
-        """Compare with ``weights``; with tensor parallelism each worker holds a part and nothing is compared."""
+        """Compare with ``weights``. Tensors that vLLM holds in another form are not compared; with tensor parallelism
+        none is, for each worker holds a part."""
         self._wake()
         given = dict(weights)
         if self._parts > 1:
             return Held((), tuple(given))
         (found,) = self._llm.collective_rpc(_compare, args=(given, self.serves))
-        return found
+        differing = tuple(name for name in found.differing if name not in self._transformed)
+        return Held(differing, (*found.unproved, *sorted(self._transformed)))
 
     def sleep(self) -> None:
         """Give the GPU's memory to the learner until the engine is used again; nothing unless so configured.
