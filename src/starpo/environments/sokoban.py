@@ -73,7 +73,6 @@ class Sokoban(TextEnvironment):
         symbols: other characters for some of the names in ``sokoban_room.SYMBOLS``; ``rules`` follows them.
     """
 
-    action_cost = -STEP_REWARD
     action_names = ACTIONS
     action_cost = -STEP_REWARD
 
