@@ -90,7 +90,7 @@ viz: env
 
 ## make docs       docs/metrics.md from the glossaries in the code
 docs: env
-	@$(BIN)/python -m starpo.tracking.glossary > docs/metrics.md
+	@$(BIN)/python -m starpo.monitor.glossary > docs/metrics.md
 
 ## make prompts    draw the fixed prompts of evaluation anew (after an environment changed on purpose)
 prompts: env

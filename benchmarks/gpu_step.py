@@ -31,18 +31,18 @@ import torch
 from update_shapes import load_model
 
 from starpo.agent.template import ChatTemplate
+from starpo.app.parameters import merge, resolve_parameters
+from starpo.base_policy.tokenizer import build_tokenizer
+from starpo.base_policy.warm_start import harness_of
 from starpo.config.parameters import Parameters
 from starpo.environments.registry import make
 from starpo.learning.host import LearnerHost
-from starpo.learning.policy import Policy, PolicyState, contiguous, load_tokenizer
-from starpo.learning.tokenizer import build_tokenizer
-from starpo.learning.warm_start import harness_of
-from starpo.parameters import merge, resolve_parameters
 from starpo.pipelines.reward.nodes import filter_groups, score_trajectories
 from starpo.pipelines.rollout.nodes import generate_rollouts
 from starpo.pipelines.update.nodes import update_policy
 from starpo.rollout.host import EngineHost, Serving
 from starpo.rollout.vllm_engine import VLLMEngine
+from starpo.store.policies import Policy, PolicyState, contiguous, load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED_SECONDS = {"all groups": 70.0, "25 % of the groups": 24.0}

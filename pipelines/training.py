@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
+from starpo.app.parameters import current_parameters
 from starpo.config.evaluation import EvaluationConfig
-from starpo.parameters import current_parameters
 from starpo.pipelines.base_policy.nodes import import_policy
 from starpo.pipelines.base_policy.pipeline import create_pipeline as base_policy_pipeline
 from starpo.pipelines.evaluate.pipeline import (

@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from starpo.agent.template import ChatTemplate
+from starpo.base_policy.warm_start import build_base_policy, harness_of
 from starpo.config.agent import AgentConfig
 from starpo.config.algorithm import AlgorithmConfig
 from starpo.config.base_policy import BasePolicyConfig, WarmStartStage
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.learner import LearnerConfig, OptimizerConfig
 from starpo.config.rollout import EngineConfig
-from starpo.data.schemas import SCHEMA_VERSION, TURNS
 from starpo.environments.splits import Split
-from starpo.learning.policy import Policy, PolicyState
-from starpo.learning.warm_start import build_base_policy, harness_of
 from starpo.rollout.engine import Completion, Sampling
 from starpo.rollout.episodes import RolloutPlan
+from starpo.store.policies import Policy, PolicyState
+from starpo.store.schemas import SCHEMA_VERSION, TURNS
 
 PROJECT = Path(__file__).resolve().parents[1]
 LAKE = EnvironmentConfig(name="frozen_lake", arguments={"coordinates": True})

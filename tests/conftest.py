@@ -19,7 +19,7 @@ from hypothesis import settings
 from projects import SMOKE, Command, Project, new_project
 from recordings import recording
 
-from starpo.learning.policy import Policy
+from starpo.store.policies import Policy
 
 # A job in a shell's background ignores Ctrl-C, and so would the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

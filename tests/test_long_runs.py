@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from starpo import parameters
-from starpo.hooks.retention import RetentionHooks
-from starpo.hooks.run_record import RunRecordHooks
-from starpo.learning.retention import last_complete, stored_policies
-from starpo.named_policies import named_policy
+from starpo.app import parameters
+from starpo.app.commands.main import _summaries
+from starpo.app.commands.named_policies import named_policy
+from starpo.app.hooks.retention import RetentionHooks
+from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.pipelines.rescore.nodes import compare_scorings
 from starpo.pipelines.rescore.pipeline import _stored
-from starpo.run_paths import Source, newest_source, parse_source
-from starpo.runs import new_record, write_record
-from starpo.runs_cli import _summaries
+from starpo.store.layout import Source, newest_source, parse_source
+from starpo.store.retention import last_complete, stored_policies
+from starpo.store.runs import new_record, write_record
 
 RUN = "train_starpo_s-bandit-seed0"
 NUMBERS = (9, 9999, 10000, 12345)
@@ -67,8 +67,8 @@ def test_hooks_look_at_the_newest_policy(root: Path, monkeypatch: pytest.MonkeyP
     run.root, run.name, run.record = root, RUN, new_record(RUN, "train_starpo_s", {})
     assert run._stopped()
     pruned: dict[str, Any] = {}
-    monkeypatch.setattr("starpo.learning.retention.prune", lambda _, **kept: pruned.update(kept))
-    monkeypatch.setattr("starpo.learning.retention.evaluated_iterations", lambda _: [0])
+    monkeypatch.setattr("starpo.store.retention.prune", lambda _, **kept: pruned.update(kept))
+    monkeypatch.setattr("starpo.store.retention.evaluated_iterations", lambda _: [0])
     current = SimpleNamespace(monitor=SimpleNamespace(action="roll_back"), run=SimpleNamespace(keep_last=1))
     monkeypatch.setattr(parameters, "current_parameters", lambda: current)
     RetentionHooks(run).after_dataset_saved("policy_12345")

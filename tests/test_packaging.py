@@ -13,7 +13,7 @@ import pytest
 from kedro.pipeline import Pipeline
 from projects import SOURCE
 
-from starpo import parameters
+from starpo.app import parameters
 
 PYPROJECT = tomllib.loads((SOURCE / "pyproject.toml").read_text())
 PIPELINES = sorted(path.parent.name for path in (SOURCE / "pipelines").glob("*/__init__.py"))

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from kedro.config import OmegaConfigLoader
 
-from starpo import parameters
 from starpo.algorithms.registry import advantage_estimator, policy_loss_function
-from starpo.parameters import Resolved, resolve_parameters
-from starpo.tracking.glossary import markdown
+from starpo.app import parameters
+from starpo.app.parameters import Resolved, resolve_parameters
+from starpo.monitor.glossary import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 PRESETS = sorted(path.parent.name for path in (ROOT / "pipelines").glob("train_*/__init__.py"))

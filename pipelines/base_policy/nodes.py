@@ -6,16 +6,16 @@ import logging
 import tempfile
 from pathlib import Path
 
+from starpo.base_policy.warm_start import build_base_policy, harness_of, warm_start_pretrained
 from starpo.config.agent import AgentConfig
 from starpo.config.base_policy import BasePolicyConfig
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.run import RunConfig
 from starpo.learning.lora import frozen_base
-from starpo.learning.model_files import ModelFiles
-from starpo.learning.policy import STATE_FILES, Policy, PolicyState
-from starpo.learning.warm_start import build_base_policy, harness_of, warm_start_pretrained
 from starpo.rollout.vllm_engine import stored_weights
-from starpo.run_paths import base_policy_run
+from starpo.store.layout import base_policy_run
+from starpo.store.model_files import ModelFiles
+from starpo.store.policies import STATE_FILES, Policy, PolicyState
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,7 @@ from starpo.config.agent import AgentConfig
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.evaluation import EvaluationConfig
 from starpo.config.rollout import EngineConfig
-from starpo.data.label_table import labels_to_table
-from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.contract import close
-from starpo.environments.isolated import Building
 from starpo.environments.solvers import Limits
 from starpo.environments.splits import Instance, Split
 from starpo.evaluation.compare import compare
@@ -23,9 +20,12 @@ from starpo.evaluation.metrics import summarise
 from starpo.evaluation.prompts import fixed_prompts
 from starpo.evaluation.reference import measured, on_scale, suite_reference
 from starpo.evaluation.trajectories import read_trajectories
-from starpo.learning.policy import Policy
 from starpo.rollout.episodes import RolloutPlan, play
 from starpo.rollout.host import EngineHost
+from starpo.rollout.isolated import Building
+from starpo.store.label_table import labels_to_table
+from starpo.store.policies import Policy
+from starpo.store.trajectory_table import trajectories_to_table
 
 logger = logging.getLogger(__name__)
 

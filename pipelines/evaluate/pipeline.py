@@ -8,7 +8,7 @@ from typing import Any
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
-from starpo.parameters import current
+from starpo.app.parameters import current
 from starpo.pipelines.evaluate.nodes import (
     compare_policies,
     gather_summaries,
@@ -16,7 +16,7 @@ from starpo.pipelines.evaluate.nodes import (
     play_suite,
     refer_suite,
 )
-from starpo.run_paths import Source
+from starpo.store.layout import Source
 
 
 def evaluation_name(suite: str, temperature: float, iteration: int, prefix: str = "evaluation") -> str:

@@ -10,7 +10,7 @@ from starpo.config.report import ReportConfig
 from starpo.config.run import RunConfig
 from starpo.reporting.content import gather
 from starpo.reporting.page import render
-from starpo.runs import find_root
+from starpo.store.runs import find_root
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from starpo.data.rescoring import compare_scores
+from starpo.scoring.rescoring import compare_scores
 
 
 def compare_scorings(**tables: pa.Table) -> dict[str, Any]:

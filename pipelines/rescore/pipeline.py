@@ -6,11 +6,11 @@ from pathlib import Path
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
+from starpo.app.parameters import current
 from starpo.errors import UserError
-from starpo.parameters import current
 from starpo.pipelines.rescore.nodes import compare_scorings
 from starpo.pipelines.reward.pipeline import reward_stage
-from starpo.run_paths import ROLLOUTS, SCORED, Source
+from starpo.store.layout import ROLLOUTS, SCORED, Source
 
 
 def create_pipeline(**kwargs: object) -> Pipeline:

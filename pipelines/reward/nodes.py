@@ -8,7 +8,7 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.config.gates import GatesConfig
 from starpo.config.reward import FilterConfig, RewardConfig
 from starpo.config.run import RunConfig
-from starpo.data.scoring import mark_kept, score_rollouts
+from starpo.scoring.scoring import mark_kept, score_rollouts
 
 
 def score_trajectories(

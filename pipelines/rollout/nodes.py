@@ -12,14 +12,14 @@ from starpo.config.gates import GatesConfig
 from starpo.config.reward import FilterConfig, RewardConfig
 from starpo.config.rollout import EngineConfig, RolloutConfig
 from starpo.config.run import RunConfig
-from starpo.data.resampling import draw_until_enough
-from starpo.data.schemas import turns_schema
-from starpo.data.scoring import mark_kept, score_rollouts
-from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.splits import Split
-from starpo.learning.policy import Policy
 from starpo.rollout.episodes import RolloutPlan, play
 from starpo.rollout.host import EngineHost
+from starpo.scoring.resampling import draw_until_enough
+from starpo.scoring.scoring import mark_kept, score_rollouts
+from starpo.store.policies import Policy
+from starpo.store.schemas import turns_schema
+from starpo.store.trajectory_table import trajectories_to_table
 
 
 def generate_rollouts(

@@ -14,18 +14,18 @@ from starpo.config.learner import LearnerConfig
 from starpo.config.monitor import MonitorConfig
 from starpo.config.rollout import EngineConfig, RolloutConfig
 from starpo.config.run import RunConfig
-from starpo.data.resampling import resampling_metrics
-from starpo.data.schemas import UPDATES
-from starpo.data.update_table import updates_to_table
 from starpo.learning.batching import Sequences, sequences_of
 from starpo.learning.host import LearnerHost
 from starpo.learning.learner import Learner
-from starpo.learning.policy import Policy, PolicyState
-from starpo.learning.retention import last_complete
+from starpo.learning.update_table import updates_to_table
+from starpo.monitor.echo_trap import MonitorState, decide, describe, observe, rolled_back, stages
+from starpo.monitor.iteration_metrics import rollout_metrics
 from starpo.rollout.host import EngineHost
 from starpo.rollout.sync import prove_sync, prove_weights
-from starpo.tracking.echo_trap import MonitorState, decide, describe, observe, rolled_back, stages
-from starpo.tracking.iteration_metrics import rollout_metrics
+from starpo.scoring.resampling import resampling_metrics
+from starpo.store.policies import Policy, PolicyState
+from starpo.store.retention import last_complete
+from starpo.store.schemas import UPDATES
 
 #: Trajectories whose first chain's log-probs prove each weight sync.
 PROBE = 4

@@ -30,8 +30,8 @@ from kedro.framework.cli.utils import (
 from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
 
+from starpo.app.kedro_command import check_env, kedro_run
 from starpo.errors import UserError
-from starpo.kedro_command import check_env, kedro_run
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def run(
 ) -> None:
     """Run a pipeline. What is there already is kept: after an interruption the same command goes on."""
     names = [*selection.pop("pipelines"), *selection.pop("more_pipelines")] or ["train_starpo_s"]
-    from starpo.tracking.interrupts import sigterm_interrupts  # noqa: PLC0415
+    from starpo.app.terminal.interrupts import sigterm_interrupts  # noqa: PLC0415
 
     warnings.filterwarnings("ignore")
     try:
@@ -134,7 +134,8 @@ _TABLES = {
 
 
 def _say_where_to_look(pipeline: str) -> None:
-    from starpo import parameters, runs  # noqa: PLC0415
+    from starpo.app import parameters  # noqa: PLC0415
+    from starpo.store import runs  # noqa: PLC0415
 
     if pipeline == "base_policy":
         click.echo(f"Base policy: data/06_models/{parameters.current().names['base']}/policy_0000")

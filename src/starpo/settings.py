@@ -2,15 +2,15 @@
 
 import warnings
 
-from starpo.config_loader import ConfigLoader
-from starpo.hooks.clock import ClockHooks
-from starpo.hooks.gates import GateHooks
-from starpo.hooks.mirror import MirrorHooks
-from starpo.hooks.native_output import NativeOutputHooks
-from starpo.hooks.parameters import ParametersHooks
-from starpo.hooks.retention import RetentionHooks
-from starpo.hooks.run_record import RunRecordHooks
-from starpo.hooks.terminal import TerminalHooks
+from starpo.app.config_loader import ConfigLoader
+from starpo.app.hooks.clock import ClockHooks
+from starpo.app.hooks.gates import GateHooks
+from starpo.app.hooks.mirror import MirrorHooks
+from starpo.app.hooks.native_output import NativeOutputHooks
+from starpo.app.hooks.parameters import ParametersHooks
+from starpo.app.hooks.retention import RetentionHooks
+from starpo.app.hooks.run_record import RunRecordHooks
+from starpo.app.hooks.terminal import TerminalHooks
 
 # Kedro warns of dots in dataset names, which its own namespaces made, wherever one iteration refers to another.
 warnings.filterwarnings("ignore", message="One or more dataset names contain")

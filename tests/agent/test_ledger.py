@@ -7,12 +7,12 @@ from builders import LAKE, ScriptedEngine, agent, plan, template_of
 
 from starpo.agent.prompt import fixed_phrases, system_message, user_message
 from starpo.agent.records import StopReason, Trajectory
-from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.registry import make
 from starpo.learning.batching import sequences_of
-from starpo.learning.policy import Policy
 from starpo.rollout.episodes import begin_episodes, reading_of, run_episodes
 from starpo.rollout.stage import Stage
+from starpo.store.policies import Policy
+from starpo.store.trajectory_table import trajectories_to_table
 
 REPLIES = [
     "<think>look</think><answer>Up</answer>",

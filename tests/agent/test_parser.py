@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from starpo.agent.parser import ParsedResponse, parse_response
 from starpo.agent.template import ChatTemplate
+from starpo.base_policy.tokenizer import PADDING, TURN_END, TURN_START, build_tokenizer
 from starpo.environments.base import TextEnvironment
-from starpo.learning.policy import load_tokenizer
-from starpo.learning.tokenizer import PADDING, TURN_END, TURN_START, build_tokenizer
+from starpo.store.policies import load_tokenizer
 
 MOVES = ("Up", "Down", "Left", "Right")
 #: The names of the golden file's bandit, whose arms are not ours.

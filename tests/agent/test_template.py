@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from starpo.agent.template import ChatTemplate
+from starpo.base_policy.tokenizer import CHATML, PADDING, TURN_END, TURN_START, build_tokenizer
 from starpo.errors import UserError
-from starpo.learning.policy import load_tokenizer
-from starpo.learning.tokenizer import CHATML, PADDING, TURN_END, TURN_START, build_tokenizer
+from starpo.store.policies import load_tokenizer
 
 #: Renders the thought of the last assistant turn only, as Qwen3 and DeepSeek-R1 do.
 FORGETFUL = (

@@ -10,9 +10,9 @@ from builders import raised_message
 
 from starpo.agent.template import ChatTemplate
 from starpo.agent.template_report import TemplateReport, inspect_template
+from starpo.base_policy.tokenizer import CHATML, build_tokenizer
 from starpo.errors import UserError
-from starpo.learning.policy import load_tokenizer
-from starpo.learning.tokenizer import CHATML, build_tokenizer
+from starpo.store.policies import load_tokenizer
 
 #: As SmolLM2 and Qwen2.5: a system message of its own where none is given.
 WITH_SYSTEM = (

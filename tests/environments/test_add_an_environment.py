@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from starpo.app.config_loader import ConfigLoader
 from starpo.config.environment import EnvironmentConfig
-from starpo.config_loader import ConfigLoader
 from starpo.environments.contract import check_environment
 from starpo.environments.registry import make
 from starpo.environments.splits import Split, draw_instance

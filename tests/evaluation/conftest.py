@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from builders import TURN_ROW
 
-from starpo.data.schemas import TURNS
+from starpo.store.schemas import TURNS
 
 DEFAULTS: dict[str, Any] = TURN_ROW | {
     "split": "test",

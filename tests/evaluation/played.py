@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 from builders import TURN_ROW
 
-from starpo.data.schemas import TURNS
 from starpo.environments.base import TextEnvironment
 from starpo.environments.frozen_lake import FrozenLake
 from starpo.environments.sokoban import Sokoban
 from starpo.evaluation.trajectories import Episode, Trajectories, episodes, read_trajectories
+from starpo.store.schemas import TURNS
 
 
 class FixedLake(FrozenLake):

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from starpo.data.schemas import TURNS
 from starpo.errors import UserError
 from starpo.evaluation.compare import compare
 from starpo.evaluation.glossary import COMPARISON
 from starpo.evaluation.intervals import paired_rate_difference, proportion_interval
+from starpo.store.schemas import TURNS
 
 
 def test_a_comparison_holds_both_rates_and_their_paired_difference(build) -> None:

@@ -15,7 +15,6 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.config.evaluation import EvaluationConfig, Suite
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import ContractError
-from starpo.environments.isolated import Building
 from starpo.environments.solvers import Limits
 from starpo.environments.splits import Instance, Split
 from starpo.errors import UserError
@@ -23,6 +22,7 @@ from starpo.evaluation.diagnosis import diagnose
 from starpo.evaluation.prompts import _instances, fixed_prompts
 from starpo.evaluation.reference import suite_reference
 from starpo.pipelines.evaluate.nodes import refer_suite
+from starpo.rollout.isolated import Building
 
 LIMITS = Limits(turns=2, actions_per_turn=2, actions=4)
 

@@ -9,10 +9,10 @@ import random
 import pyarrow as pa
 import pytest
 
-from starpo.data.schemas import TURNS
 from starpo.errors import UserError
 from starpo.evaluation.glossary import METRICS
 from starpo.evaluation.metrics import summarise
+from starpo.store.schemas import TURNS
 
 
 @pytest.fixture

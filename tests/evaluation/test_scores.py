@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from builders import turn_row, turns_table
 
-from starpo.data.scoring import score_turns
 from starpo.evaluation.metrics import summarise
 from starpo.evaluation.scores import raw_scores
+from starpo.monitor.iteration_metrics import rollout_metrics
 from starpo.rewards.total import bind_terms
-from starpo.tracking.iteration_metrics import rollout_metrics
+from starpo.scoring.scoring import score_turns
 
 
 def shopping(

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from builders import agent, engine_config, plan, template_of
 
-from starpo.data.trajectory_table import trajectories_to_table
 from starpo.learning.batching import Sequences, sequences_of
-from starpo.learning.policy import Policy
 from starpo.rollout.episodes import play
 from starpo.rollout.transformers_engine import TransformersEngine
+from starpo.store.policies import Policy
+from starpo.store.trajectory_table import trajectories_to_table
 
 
 @pytest.fixture(scope="module")

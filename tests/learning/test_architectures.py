@@ -65,7 +65,12 @@ def test_log_probs_are_those_of_transformers(kind: str) -> None:
         logp = model(input_ids=ids, use_cache=False).logits.float().log_softmax(-1)[:, :-1]
         expected = logp.gather(-1, ids[:, 1:, None])[..., 0][mask[:, 1:]]
         found, _ = Actor(model)(prefix_tree(ids, mask), mask)
+        again, _ = Actor(model)(prefix_tree(ids, mask), mask)
+        own = model(input_ids=ids, use_cache=False).logits.float().log_softmax(-1)[:, :-1]
     torch.testing.assert_close(found[mask], expected, atol=1e-4, rtol=0)
+    assert torch.equal(again, found)
+    own = own.gather(-1, ids[:, 1:, None])[..., 0][mask[:, 1:]]
+    torch.testing.assert_close(own, expected, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from torch import Tensor
 from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.masking import aggregate
 from starpo.algorithms.registry import ESTIMATORS, advantage_estimator
-from starpo.data.schemas import WINDOWED_TURNS, WINDOWED_VERSION
 from starpo.learning.batching import Sequences, chain_rows, pieces, sequences_of
 from starpo.learning.models import Actor
 from starpo.learning.prefix_tree import prefix_tree
 from starpo.learning.response_mask import with_context_tokens
+from starpo.store.schemas import WINDOWED_TURNS, WINDOWED_VERSION
 
 VOCABULARY = 23
 TOKENS = st.lists(st.integers(1, VOCABULARY - 1), min_size=1, max_size=5)

@@ -22,16 +22,16 @@ from builders import (
 )
 from torch import Tensor
 
-from starpo.data.trajectory_table import trajectories_to_table
-from starpo.data.update_table import updates_to_table
 from starpo.learning import models
 from starpo.learning.batching import Sequences, sequences_of
 from starpo.learning.deepspeed_engine import TrainedModule
 from starpo.learning.host import LearnerHost
 from starpo.learning.learner import Learner, UpdateResult
-from starpo.learning.policy import Policy
+from starpo.learning.update_table import updates_to_table
 from starpo.rollout.episodes import play
 from starpo.rollout.transformers_engine import TransformersEngine
+from starpo.store.policies import Policy
+from starpo.store.trajectory_table import trajectories_to_table
 
 pytestmark = pytest.mark.slow
 

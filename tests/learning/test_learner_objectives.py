@@ -12,10 +12,10 @@ from builders import algorithm, learner_config, optimizer, store
 from torch import Tensor
 
 from starpo.algorithms.registry import ESTIMATORS
-from starpo.data.update_table import updates_to_table
 from starpo.learning.batching import Sequences
 from starpo.learning.learner import Learner, UpdateResult
-from starpo.learning.policy import Policy
+from starpo.learning.update_table import updates_to_table
+from starpo.store.policies import Policy
 
 pytestmark = pytest.mark.slow
 

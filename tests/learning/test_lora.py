@@ -18,10 +18,10 @@ from starpo.errors import UserError
 from starpo.learning import lora
 from starpo.learning.batching import Sequences
 from starpo.learning.learner import Learner, UpdateResult
-from starpo.learning.policy import BASE, MODEL, Policy, PolicyState
 from starpo.pipelines.base_policy.nodes import import_policy
 from starpo.rollout.sync import SyncError, prove_sync
 from starpo.rollout.transformers_engine import TransformersEngine
+from starpo.store.policies import BASE, MODEL, Policy, PolicyState
 
 pytestmark = pytest.mark.slow
 

@@ -14,13 +14,13 @@ from kedro.config import OmegaConfigLoader
 from projects import SOURCE
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config
 
+from starpo.app.parameters import merge
+from starpo.app.preflight import _check_memory
 from starpo.config.learner import LoraConfig
 from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
 from starpo.learning.memory import MemoryEstimate, _activations, estimate_memory
 from starpo.learning.model_shape import ModelShape
-from starpo.parameters import merge
-from starpo.preflight import _check_memory
 from starpo.settings import CONFIG_LOADER_ARGS
 
 GIB = 2**30

@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from starpo.learning.batching import Sequences
 from starpo.learning.deepspeed_engine import TrainedModule
 from starpo.learning.learner import Learner
-from starpo.learning.policy import Policy
+from starpo.store.policies import Policy
 
 TEMPERATURE = 1.4
 #                context sampled context sampled padding

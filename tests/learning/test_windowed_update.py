@@ -10,14 +10,14 @@ import pytest
 import torch
 from builders import agent, algorithm, engine_config, learner_config, plan, template_of
 
-from starpo.data.trajectory_table import trajectories_to_table
-from starpo.data.update_table import updates_to_table
 from starpo.learning.batching import Sequences, sequences_of
 from starpo.learning.learner import Learner, UpdateResult
-from starpo.learning.policy import Policy
+from starpo.learning.update_table import updates_to_table
 from starpo.rollout.engine import Engine
 from starpo.rollout.episodes import play
 from starpo.rollout.vllm_engine import VLLMEngine
+from starpo.store.policies import Policy
+from starpo.store.trajectory_table import trajectories_to_table
 
 pytestmark = pytest.mark.slow
 

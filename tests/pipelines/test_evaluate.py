@@ -11,14 +11,14 @@ from builders import LAKE, agent
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.evaluation import EvaluationConfig
-from starpo.data.invariants import check_table
-from starpo.data.label_table import labels_to_table
-from starpo.data.schemas import LABELS, TURNS
 from starpo.environments.registry import make
 from starpo.environments.solvers import optimal_actions
 from starpo.evaluation.glossary import DIAGNOSIS, MEASURED, METRICS
-from starpo.learning.policy import Policy
+from starpo.gates.invariants import check_table
 from starpo.pipelines.evaluate.nodes import gather_summaries, judge_policy, refer_suite
+from starpo.store.label_table import labels_to_table
+from starpo.store.policies import Policy
+from starpo.store.schemas import LABELS, TURNS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "evaluation"))
 from played import play

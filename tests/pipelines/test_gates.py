@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from projects import EVERY, GROUP_SIZE, GROUPS, TRAINED, Project
 
-from starpo.data.schemas import TURNS
+from starpo.store.schemas import TURNS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("smoke")]
 

@@ -14,10 +14,10 @@ from starpo.config.gates import GatesConfig
 from starpo.config.reward import FilterConfig, RewardConfig
 from starpo.config.rollout import RolloutConfig
 from starpo.config.run import RunConfig
-from starpo.data.scoring import mark_kept, score_rollouts
-from starpo.learning.policy import Policy
 from starpo.pipelines.rollout.nodes import generate_rollouts
 from starpo.rollout.host import EngineHost
+from starpo.scoring.scoring import mark_kept, score_rollouts
+from starpo.store.policies import Policy
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ import pytest
 from projects import ITERATIONS, TRAINED, Project
 from safetensors.torch import load_file, save_file
 
-from starpo.champion import model_hash, read_champions, write_champion
-from starpo.champion_cli import DROPPED
-from starpo.learning.policy import MODEL
+from starpo.app.commands.champions import DROPPED
+from starpo.evaluation.champions import model_hash, read_champions, write_champion
+from starpo.store.policies import MODEL
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("smoke")]
 

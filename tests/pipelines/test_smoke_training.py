@@ -12,8 +12,8 @@ import pytest
 from projects import EVERY, GROUP_SIZE, GROUPS, ITERATIONS, SMOKE, TEST_PROMPTS, TRAINED, Command, Project
 
 from starpo.evaluation.compare import compare
-from starpo.learning.policy import MODEL, STATE_FILES
-from starpo.tracking.glossary import ITERATION, MONITOR, ROLLOUT, TIMINGS, UPDATE
+from starpo.monitor.glossary import ITERATION, MONITOR, ROLLOUT, TIMINGS, UPDATE
+from starpo.store.policies import MODEL, STATE_FILES
 
 pytestmark = pytest.mark.slow
 

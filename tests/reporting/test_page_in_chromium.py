@@ -14,9 +14,9 @@ from test_content import MONITOR
 from written import HOSTILE, write_run
 
 from starpo.config.report import ReportConfig
-from starpo.learning.policy import Policy
 from starpo.reporting.content import gather
 from starpo.reporting.page import render
+from starpo.store.policies import Policy
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

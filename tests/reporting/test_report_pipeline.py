@@ -9,7 +9,7 @@ from written import write_run
 
 from starpo.config.identity import EXTENDABLE
 from starpo.config.report import ReportConfig
-from starpo.runs import check_same
+from starpo.store.runs import check_same
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 from builders import turn_row, turns_table
 
 from starpo.config.reward import FilterConfig
-from starpo.data.schemas import SCHEMA_VERSION, TURNS, UPDATES
-from starpo.data.scoring import mark_kept, score_turns
 from starpo.evaluation.compare import compare
 from starpo.evaluation.metrics import summarise
 from starpo.rewards.total import bind_terms
-from starpo.runs import new_record, write_record
-from starpo.tracking.run_tables import Run
+from starpo.scoring.scoring import mark_kept, score_turns
+from starpo.store.run_tables import Run
+from starpo.store.runs import new_record, write_record
+from starpo.store.schemas import SCHEMA_VERSION, TURNS, UPDATES
 
 BOARD = "P_O\n__G\nPlayer (0,0)."
 HOSTILE = "</script><img src=x onerror=\"document.title='broken'\"><!-- %%STYLE%% ${1}"

@@ -10,12 +10,12 @@ import torch
 from builders import agent, differences, engine_config, perturbed, plan, template_of
 
 from starpo.errors import UserError
-from starpo.learning.policy import Policy
 from starpo.rollout.engine import Completion, Engine, Sampling
 from starpo.rollout.episodes import play
 from starpo.rollout.sync import prove_sync
 from starpo.rollout.transformers_engine import TransformersEngine
 from starpo.rollout.vllm_engine import VLLMEngine, stored_weights
+from starpo.store.policies import Policy
 
 pytestmark = pytest.mark.slow
 

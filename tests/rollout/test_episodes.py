@@ -17,14 +17,14 @@ from builders import ScriptedEngine, agent, engine_config, plan, template_of
 
 from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
+from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.config.reward import FilterConfig
-from starpo.data.scoring import mark_kept, score_turns
-from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.contract import ContractError
-from starpo.learning.policy import Policy, load_tokenizer
-from starpo.learning.tokenizer import build_tokenizer
 from starpo.rewards.total import bind_terms
 from starpo.rollout.episodes import play
+from starpo.scoring.scoring import mark_kept, score_turns
+from starpo.store.policies import Policy, load_tokenizer
+from starpo.store.trajectory_table import trajectories_to_table
 
 ADD = "<think>a</think><answer>Add</answer>"
 ADD_THREE = "<think>a</think><answer>Add || Add || Add</answer>"

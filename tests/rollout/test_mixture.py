@@ -11,23 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.agent.template import ChatTemplate
+from starpo.base_policy.demonstrations import demonstrated
+from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.config.base_policy import WarmStartStage
 from starpo.config.environment import EnvironmentConfig, MixtureMember
 from starpo.config.reward import FilterConfig
-from starpo.data.quarantine import return_ranges
-from starpo.data.scoring import mark_kept, score_turns
-from starpo.data.trajectory_table import trajectories_to_table
 from starpo.environments.splits import Split
 from starpo.errors import UserError
+from starpo.gates.quarantine import return_ranges
 from starpo.learning.batching import sequences_of
-from starpo.learning.demonstrations import demonstrated
-from starpo.learning.policy import load_tokenizer
-from starpo.learning.tokenizer import build_tokenizer
+from starpo.monitor.iteration_metrics import rollout_metrics
 from starpo.rewards.total import bind_terms
 from starpo.rollout.episodes import RolloutPlan, play
 from starpo.rollout.mixture import deal, group_counts
+from starpo.scoring.scoring import mark_kept, score_turns
 from starpo.seeds import Purpose, SeedKey
-from starpo.tracking.iteration_metrics import rollout_metrics
+from starpo.store.policies import load_tokenizer
+from starpo.store.trajectory_table import trajectories_to_table
 
 WEIGHTS = st.lists(st.floats(0.01, 100), min_size=1, max_size=6)
 

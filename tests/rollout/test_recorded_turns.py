@@ -32,14 +32,14 @@ from recorded_starts import recorded_luck
 
 from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
-from starpo.data.trajectory_table import trajectories_to_table
+from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.environments.splits import Instance
 from starpo.evaluation.intervals import pass_at_k
 from starpo.learning.batching import sequences_of
-from starpo.learning.policy import load_tokenizer
-from starpo.learning.tokenizer import build_tokenizer
 from starpo.rewards.terms import Turns, format_penalty
 from starpo.rollout.episodes import play
+from starpo.store.policies import load_tokenizer
+from starpo.store.trajectory_table import trajectories_to_table
 
 NAMES = {
     "SimpleSokoban": {1: "Up", 2: "Down", 3: "Left", 4: "Right"},

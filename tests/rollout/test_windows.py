@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from starpo.agent.prompt import fixed_phrases, system_message
 from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
-from starpo.data.trajectory_table import trajectories_to_table
+from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.environments.registry import make
-from starpo.learning.policy import load_tokenizer
-from starpo.learning.tokenizer import build_tokenizer
 from starpo.rollout.episodes import begin_episodes, reading_of, run_episodes
 from starpo.rollout.stage import Stage
+from starpo.store.policies import load_tokenizer
+from starpo.store.trajectory_table import trajectories_to_table
 
 RULES = make(LAKE.name, **LAKE.arguments).rules
 TURNS = 6

@@ -17,19 +17,19 @@ from test_episodes import ADD, WAIT, parquet_digest
 
 from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
+from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.reward import FilterConfig
-from starpo.data.scoring import mark_kept, score_turns
-from starpo.data.trajectory_table import trajectories_to_table, without_turns
 from starpo.environments.contract import ContractError
 from starpo.errors import UserError
-from starpo.learning.policy import load_tokenizer
-from starpo.learning.tokenizer import build_tokenizer
+from starpo.monitor.iteration_metrics import rollout_metrics
 from starpo.rewards.total import bind_terms
 from starpo.rollout.episodes import play, reading_of
 from starpo.rollout.stage import Environments, Stage
 from starpo.rollout.workers import WorkerPool
-from starpo.tracking.iteration_metrics import rollout_metrics
+from starpo.scoring.scoring import mark_kept, score_turns
+from starpo.store.policies import load_tokenizer
+from starpo.store.trajectory_table import trajectories_to_table, without_turns
 
 HERE = Path(__file__).parent
 LIMITS = {"max_tokens_per_turn": 200, "max_tokens_per_trajectory": 4000, "max_turns": 3}

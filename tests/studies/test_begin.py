@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from starpo.errors import UserError
-from starpo.runs import State, new_record, read_record, record_path, write_record
+from starpo.store.runs import State, new_record, read_record, record_path, write_record
 from starpo.studies.__main__ import main
 from starpo.studies.begin import TRAINED_BY, begin, key_of
 

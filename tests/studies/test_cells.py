@@ -13,9 +13,9 @@ import yaml
 from builders import turn_row, turns_table
 
 from starpo.errors import UserError
-from starpo.runs import new_record, write_record
+from starpo.store.run_tables import Run
+from starpo.store.runs import new_record, write_record
 from starpo.studies.cells import read_cells, summarise, write_cell
-from starpo.tracking.run_tables import Run
 
 BASE = Path(__file__).resolve().parents[2] / "conf" / "base"
 MONITOR = yaml.safe_load((BASE / "parameters_monitor.yml").read_text())["monitor"]

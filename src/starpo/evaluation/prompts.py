@@ -29,10 +29,10 @@ from typing import Any, Final
 
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import OWN_FAILURES, ContractError, close
-from starpo.environments.isolated import Build
 from starpo.environments.registry import canonical, make
 from starpo.environments.splits import Instance, NoInstanceError, Split, draw_instance, split_of_environment
 from starpo.errors import UserError
+from starpo.rollout.isolated import Build
 from starpo.seeds import Purpose, SeedKey
 
 logger = logging.getLogger(__name__)

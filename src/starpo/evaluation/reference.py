@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import OWN_FAILURES, ContractError, check_action, check_step, close
-from starpo.environments.isolated import Build, EnvironmentGivenUp
 from starpo.environments.registry import make
 from starpo.environments.solvers import Expectation, Limits, Solves, best_play, random_actions
 from starpo.environments.splits import Instance
@@ -24,6 +23,7 @@ from starpo.errors import UserError
 from starpo.evaluation.intervals import Interval, mean_interval
 from starpo.evaluation.metrics import with_bounds
 from starpo.evaluation.trajectories import Trajectories
+from starpo.rollout.isolated import Build, EnvironmentGivenUp
 from starpo.seeds import Purpose, SeedKey
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starpo.config.algorithm import AlgorithmConfig
 from starpo.config.learner import LearnerConfig
 from starpo.learning.learner import Learner
-from starpo.learning.policy import Policy
+from starpo.store.policies import Policy
 
 
 class LearnerHost:

@@ -29,10 +29,10 @@ from starpo.learning.kl_penalty import KLPenalty
 from starpo.learning.loading import Networks
 from starpo.learning.meter import Meter, explained_variance
 from starpo.learning.mismatch import corrected_advantages
-from starpo.learning.policy import Adapter, Policy
 from starpo.learning.prefix_tree import PrefixTree, prefix_tree
 from starpo.learning.response_mask import with_context_tokens
 from starpo.seeds import Purpose, SeedKey
+from starpo.store.policies import Adapter, Policy
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from starpo.config.learner import LoraConfig
 from starpo.errors import UserError
-from starpo.learning.policy import BASE, MANIFEST, MODEL, Policy
 from starpo.seeds import Purpose, SeedKey
+from starpo.store.policies import BASE, MANIFEST, MODEL, Policy
 
 #: PEFT's name of the only adapter inside a module, and what it puts before names in a file.
 _NAME, _PREFIX = ".default.", "base_model.model."

@@ -66,12 +66,17 @@ def _attention(
     value: Tensor,
     attention_mask: None,
     *,
-    tree: PrefixTree,
+    tree: PrefixTree | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """``query`` [1, heads, U, D], ``key`` and ``value`` [1, key heads, U, D]; the output is [1, U, heads, D]."""
+    """``query`` [1, heads, U, D], ``key`` and ``value`` [1, key heads, U, D]; the output is [1, U, heads, D].
+
+    Without a tree, as in the model's own forward, rows are causal and whole.
+    """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward  # noqa: PLC0415
 
+    if tree is None:
+        return sdpa_attention_forward(module, query, key, value, None, **options | {"is_causal": True})
     # One gather for all buckets: each has a backward pass that fills a tensor of all nodes.
     along = torch.cat([bucket.flatten() for bucket in tree.buckets])
     sizes = [bucket.numel() for bucket in tree.buckets]

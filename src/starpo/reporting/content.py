@@ -21,7 +21,7 @@ from starpo.reporting.numbers import plain_rows
 from starpo.reporting.side_by_side import side_by_side
 from starpo.reporting.summary import collapse, cost, family_differences, final_rows, suite_rows
 from starpo.reporting.trajectories import sample_run
-from starpo.tracking.run_tables import Run
+from starpo.store.run_tables import Run
 
 
 def gather(root: Path, report: ReportConfig, monitor: MonitorConfig, source: str | None) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starpo.evaluation.intervals import mean_interval
+from starpo.monitor.glossary import ROLLOUT, UPDATE
 from starpo.reporting.families import Family
 from starpo.reporting.numbers import finite, short
-from starpo.tracking.glossary import ROLLOUT, UPDATE
 
 FEWEST_SEEDS = 3
 """Seeds from which on a band is a 95 % t-interval; with two, whose interval is 12.7 standard errors wide, it is

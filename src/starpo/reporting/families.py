@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from starpo.errors import UserError
-from starpo.runs import RunRecord, list_runs, open_run, run_fingerprint
-from starpo.tracking.run_tables import Run
+from starpo.store.run_tables import Run
+from starpo.store.runs import RunRecord, list_runs, open_run, run_fingerprint
 
 TRAINING = "train_"
 """Pipelines that train begin with it."""

@@ -9,7 +9,7 @@ import pandas as pd
 
 from starpo.reporting.numbers import short
 from starpo.reporting.trajectories import by_trajectory, turn_of, vocabulary
-from starpo.tracking.run_tables import Run
+from starpo.store.run_tables import Run
 
 
 def side_by_side(run: Run, summaries: list[dict[str, Any]], *, prompts: int) -> dict[str, Any] | None:

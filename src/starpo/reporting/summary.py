@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from starpo.config.monitor import MonitorConfig
-from starpo.data.reading import read_object
 from starpo.evaluation.intervals import mean_interval
+from starpo.monitor.echo_trap import RUN, MonitorState, describe, lead_times, watch
 from starpo.reporting.curves import FEWEST_SEEDS
 from starpo.reporting.families import Family, seed_of
 from starpo.reporting.numbers import finite, plain_rows, short
-from starpo.tracking.echo_trap import RUN, MonitorState, describe, lead_times, watch
-from starpo.tracking.run_tables import Run
+from starpo.store.reading import read_object
+from starpo.store.run_tables import Run
 
 _PHASES = ("rollout", "reward", "filter", "update", "sync")
 

@@ -11,10 +11,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from starpo.errors import UserError
-from starpo.learning.policy import Policy, policy_folders
+from starpo.mirror.traces import own_info
 from starpo.reporting.numbers import records, short, shorts
-from starpo.tracking.run_tables import Run
-from starpo.tracking.traces import own_info
+from starpo.store.policies import Policy, policy_folders
+from starpo.store.run_tables import Run
 
 _TRAJECTORY = ["group", "member"]
 

@@ -9,13 +9,13 @@ from starpo.config.agent import AgentConfig
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.rollout import EngineConfig
 from starpo.errors import UserError
-from starpo.learning.policy import Policy
 from starpo.rollout.engine import Engine
 from starpo.rollout.episodes import reading_of
 from starpo.rollout.stage import Environments, Stage
 from starpo.rollout.sync import prove_sync, prove_weights
 from starpo.rollout.vllm_engine import stored_weights
 from starpo.rollout.workers import WorkerPool
+from starpo.store.policies import Policy
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from multiprocessing.connection import Connection
 
 from starpo.environments.contract import ContractError
-from starpo.environments.processes import run
 from starpo.errors import UserError
+from starpo.rollout.processes import run
 from starpo.rollout.stage import Outcome, Stage
 
 

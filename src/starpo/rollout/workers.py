@@ -23,8 +23,8 @@ from typing import Any
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.environments.contract import ContractError
-from starpo.environments.processes import reap, start
 from starpo.errors import UserError
+from starpo.rollout.processes import reap, start
 from starpo.rollout.stage import Act, Draw, Failure, Leave, Open, Opening, Outcome, Reading, Request
 
 

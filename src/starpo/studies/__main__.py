@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from starpo.errors import UserError
-from starpo.runs import open_run
+from starpo.store.runs import open_run
 from starpo.studies.begin import begin
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from starpo.kedro_command import check_env
-from starpo.runs import current_state, read_record, record_path, remove_run, run_folders
+from starpo.app.kedro_command import check_env
+from starpo.store.runs import current_state, read_record, record_path, remove_run, run_folders
 
 KEY = "made_with.sha256"
 """File in the run's ``data/00_runs`` folder."""
@@ -19,17 +19,20 @@ KEY = "made_with.sha256"
 TRAINED_BY = (
     "src/starpo/agent",
     "src/starpo/algorithms",
-    "src/starpo/data",
+    "src/starpo/app/parameters.py",
+    "src/starpo/base_policy",
+    "src/starpo/config",
     "src/starpo/environments",
     "src/starpo/evaluation",
+    "src/starpo/gates",
     "src/starpo/learning",
+    "src/starpo/monitor/echo_trap.py",
+    "src/starpo/monitor/iteration_metrics.py",
     "src/starpo/rewards",
     "src/starpo/rollout",
-    "src/starpo/tracking/echo_trap.py",
-    "src/starpo/tracking/iteration_metrics.py",
-    "src/starpo/config",
-    "src/starpo/parameters.py",
+    "src/starpo/scoring",
     "src/starpo/seeds.py",
+    "src/starpo/store",
     "pipelines/training.py",
     "pipelines/base_policy",
     "pipelines/evaluate",

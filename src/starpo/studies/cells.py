@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from starpo.champion import Outcomes
 from starpo.config.monitor import MonitorConfig
-from starpo.data.reading import read_json, read_table
 from starpo.errors import UserError
+from starpo.evaluation.champions import Outcomes
 from starpo.evaluation.intervals import proportion_interval
-from starpo.tracking.echo_trap import RUN, SUCCESS, lead_times, watch
-from starpo.tracking.run_tables import Run
+from starpo.monitor.echo_trap import RUN, SUCCESS, lead_times, watch
+from starpo.store.reading import read_json, read_table
+from starpo.store.run_tables import Run
 
 CELLS, OUTCOMES, CURVES = "cells", "outcomes", "curves"
 """Folders of a study; each holds one file per cell, named after its run."""

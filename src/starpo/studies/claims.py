@@ -17,8 +17,8 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from starpo.champion import Outcomes
 from starpo.errors import UserError
+from starpo.evaluation.champions import Outcomes
 from starpo.evaluation.intervals import Interval, mean_interval, paired_rate_difference
 from starpo.studies.cells import Cell, CellOutcomes
 

@@ -1,0 +1,41 @@
+"""A policy by the name a person gives: ``RUN``, ``RUN@ITERATION``, ``candidate`` or ``champion``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starpo.errors import UserError
+from starpo.mirror.registry import ALIASES, find
+from starpo.mirror.store_of_project import project_store
+from starpo.store.layout import MODELS
+from starpo.store.policies import MODEL, Policy, policy_folders
+from starpo.store.runs import read_record
+
+
+def named_policy(root: Path, name: str, environment: str | None = None) -> Policy:
+    """The stored policy called ``name``.
+
+    Args:
+        root: the project.
+        name: an alias of the registry, ``RUN`` (its newest stored policy) or ``RUN@ITERATION``.
+        environment: which registered model an alias is looked up in; None: the only one there is.
+
+    Raises:
+        UserError: nothing is called so; the message lists what is there.
+    """
+    if name in ALIASES:
+        client, _ = project_store(root)
+        return Policy.open(find(client, name, environment).directory)
+    run, _, iteration = name.partition("@")
+    read_record(root, run)  # refuses an unknown run and lists the known ones
+    folder = root / MODELS / run
+    if iteration:
+        if not iteration.isdecimal():
+            raise UserError(f"{name!r}: after @ comes an iteration, such as {run}@50")
+        policy = Policy.open(folder / f"policy_{int(iteration):04d}")
+        policy.model_directory  # noqa: B018 - refuses pruned weights with a remedy
+        return policy
+    stored = [path for path in policy_folders(folder).values() if (path / MODEL).exists()]
+    if not stored:
+        raise UserError(f"run {run!r} has no stored policy in {folder}")
+    return Policy.open(stored[-1])

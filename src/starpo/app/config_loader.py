@@ -1,0 +1,110 @@
+"""Kedro's loader of ``conf/``, which says in one message where a file cannot be read."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kedro.config import MissingConfigException, OmegaConfigLoader
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from starpo.app.parameters import merge
+from starpo.errors import UserError
+
+_YAML_REMEDY = (
+    "Correct it there: spaces indent, every bracket and quote is closed, and a section names each key once."
+)
+
+
+class ConfigLoader(OmegaConfigLoader):
+    """``OmegaConfigLoader`` whose errors are a user's mistakes, by file and line."""
+
+    def __getitem__(self, key: str) -> dict[str, Any]:
+        """All settings of one kind, such as ``parameters``.
+
+        Raises:
+            UserError: a file is no valid YAML, two files set the same key, or an interpolation leads nowhere.
+        """
+        try:
+            return super().__getitem__(key)
+        except (MissingConfigException, UserError):
+            raise  # Kedro asks for kinds that may be missing
+        except (yaml.YAMLError, OmegaConfBaseException, ValueError, AttributeError, OSError) as error:
+            message = self._mistake(key, error)
+            if message is None:
+                raise
+            raise UserError(message) from error
+
+    @staticmethod
+    def _soft_merge(
+        config: dict[str, Any], env_config: dict[str, Any], env_path: str | None = None
+    ) -> dict[str, Any]:
+        """``env_config`` over ``config`` as everywhere: arguments go with the name that they belong to."""
+        merged = copy.deepcopy(config)
+        merge(merged, env_config)
+        return merged
+
+    def _mistake(self, key: str, error: Exception) -> str | None:
+        """What a person must correct; None where it is no mistake in ``conf/``."""
+        conf = Path(self.conf_source)
+        for env in dict.fromkeys((self.base_env, self.env or self.default_run_env)):
+            for pattern in self.config_patterns[key]:
+                for path in sorted((conf / env).glob(pattern)):
+                    if path.suffix in {".yml", ".yaml"} and (found := fault(path)) is not None:
+                        return f"{path.relative_to(conf.parent)}{found}"
+        if isinstance(error, OmegaConfBaseException):
+            return f"{conf.name}/*/{key}*.yml{_interpolation(error)}"
+        if str(error).startswith("Duplicate keys found"):
+            return f"{error}\nKeep each key in one file of a folder."
+        return None
+
+
+def fault(path: Path) -> str | None:
+    """What keeps a YAML file from being read, with the lines it is about; None: nothing.
+
+    Example: ``, line 3: found duplicate key seed`` and the line itself.
+    """
+    loaded: Any
+    try:
+        loaded = OmegaConf.load(path)
+    except yaml.MarkedYAMLError as error:
+        return _marked(path, error)
+    except yaml.reader.ReaderError as error:
+        line = path.read_text(encoding="utf-8")[: error.position].count("\n") + 1
+        return f", line {line}: character #x{error.character:04x}: {error.reason}\nRemove it."
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        return f", line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8\nSave the file as UTF-8."
+    except OmegaConfBaseException as error:
+        return _interpolation(error)
+    except OSError as error:
+        loaded = error.strerror  # none where the file holds a lone number
+    if isinstance(loaded, DictConfig):
+        return None
+    problem = loaded if isinstance(loaded, str) else "expected keys with values, such as `run: {seed: 0}`"
+    return f": {problem}\nCorrect it or remove the file."
+
+
+def _interpolation(error: OmegaConfBaseException) -> str:
+    """What is wrong with a ``${…}``, and the key that holds it."""
+    what = str(error.msg or error).partition("\n")[0]
+    return f", key {error.full_key}: {what}\nCorrect the ${{…}} there, or write the value itself."
+
+
+def _marked(path: Path, error: yaml.MarkedYAMLError) -> str:
+    """The parser's words, and the lines that it points to."""
+    at, began = error.problem_mark or error.context_mark, error.context_mark
+    if at is None:
+        return f": {error}\n{_YAML_REMEDY}"
+    problem = error.problem or error.context
+    shown = {at.line}
+    if began is not None and began.line != at.line:
+        problem = f"{problem} ({error.context} from line {began.line + 1} on)"
+        shown.add(began.line)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    there = [number for number in sorted(shown) if number < len(lines)]
+    quoted = "".join(f"\n  {number + 1:>4} | {lines[number].expandtabs(4)}" for number in there)
+    return f", line {at.line + 1}: {problem}{quoted}\n{_YAML_REMEDY}"

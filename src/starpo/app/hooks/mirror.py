@@ -1,0 +1,134 @@
+"""The run in MLflow: a copy of what is on disk, whose failure stops nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from kedro.framework.hooks import hook_impl
+
+from starpo.app import parameters
+from starpo.app.hooks import dataset_names
+from starpo.app.hooks.clock import ClockHooks
+from starpo.app.hooks.gates import GateHooks
+from starpo.app.hooks.run_record import RunRecordHooks
+from starpo.app.terminal.quiet import native_output_to
+from starpo.store import runs
+from starpo.store.layout import EVALUATION, MODELS, RECORDS
+
+if TYPE_CHECKING:
+    from starpo.mirror.mirror import MlflowMirror
+
+
+class MirrorHooks:
+    """Logs parameters, metrics, evaluations, policies and Data Docs into MLflow."""
+
+    def __init__(self, run: RunRecordHooks, clock: ClockHooks, gates: GateHooks) -> None:
+        self._run = run
+        self._clock = clock
+        self._gates = gates
+        self._loader: Any = None
+        self._mirror: MlflowMirror | None = None
+
+    @hook_impl
+    def after_context_created(self, context: Any) -> None:
+        """Remember how MLflow is set up."""
+        self._loader = context.config_loader
+
+    @hook_impl
+    def before_pipeline_run(self, pipeline: Any) -> None:
+        """Start the MLflow run."""
+        from starpo.mirror.config import parse_mlflow_config  # noqa: PLC0415
+        from starpo.mirror.mirror import MlflowMirror  # noqa: PLC0415
+
+        if self._run.record is None or not pipeline.nodes:
+            return
+        resolved = parameters.current()
+        if "mlflow" not in self._loader.config_patterns:
+            self._loader.config_patterns["mlflow"] = ["mlflow*", "mlflow*/**"]
+        self._mirror = MlflowMirror(self._run.root, parse_mlflow_config(dict(self._loader["mlflow"])))
+        with native_output_to(self._run.log_file):
+            run_id = self._mirror.begin(
+                self._run.record,
+                resolved.raw,
+                {"starpo.environment": resolved.parameters.environment.name},
+                study=resolved.parameters.run.study,
+                parent=self._source_run_id(resolved.names),
+            )
+        if run_id:
+            self._run.update(mlflow_run_id=run_id)
+
+    @hook_impl
+    def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
+        """Log what was written."""
+        if self._mirror is None:
+            return
+        if dataset_names.METRICS.fullmatch(dataset_name):
+            self._mirror.log_iteration(data | self._clock.iteration, int(data["iteration"]))
+        elif match := dataset_names.SUMMARY.fullmatch(dataset_name):
+            self._log_evaluation(self._mirror, match, data)
+        elif match := dataset_names.COMPARISON.fullmatch(dataset_name):
+            self._mirror.log_comparison(data["comparisons"], int(match["last"]))
+            if "between" not in data:  # else policies of other runs, which own them
+                self._log_policies(self._mirror, int(match["last"]))
+
+    @hook_impl
+    def after_pipeline_run(self) -> None:
+        """End the MLflow run."""
+        self._end("FINISHED")
+
+    @hook_impl
+    def on_pipeline_error(self) -> None:
+        """End the MLflow run as failed."""
+        self._end("FAILED")
+
+    def interrupted(self) -> None:
+        """Ctrl-C or SIGTERM: the MLflow run ends as killed."""
+        self._end("KILLED")
+
+    def _end(self, status: Literal["FINISHED", "FAILED", "KILLED"]) -> None:
+        if self._mirror is None:
+            return
+        if self._gates.data_docs is not None:
+            self._mirror.log_folder(self._gates.data_docs, "data_docs")
+        if status == "FINISHED":
+            self._mirror.log_data(self._run.name)
+        self._mirror.end(status)
+        self._mirror = None
+
+    def _log_evaluation(self, mirror: MlflowMirror, of: re.Match[str], summary: dict[str, Any]) -> None:
+        kind, step, iteration = of["kind"], of["step"], int(summary["iteration"])
+        suite = f"{of['suite']}-t{of['temperature']}"
+        folder = f"against-{suite}" if kind == "against" else suite
+        table = self._run.root / EVALUATION / self._run.name / folder / f"step_{step}.parquet"
+        mirror.log_evaluation(folder, iteration, summary, table)
+        mirror.log_traces(folder, iteration, table, self._turn_seconds(f"{kind}_{suite}_{step}"))
+
+    def _log_policies(self, mirror: MlflowMirror, last: int) -> None:
+        """First and last policy as models in MLflow; the last one of a run that was not stopped is the candidate."""
+        from starpo.store.policies import MANIFEST, Policy  # noqa: PLC0415
+
+        for iteration in (0, last):
+            folder = self._run.root / MODELS / self._run.name / f"policy_{iteration:04d}"
+            if (folder / MANIFEST).exists():
+                policy = Policy.open(folder)
+                mirror.log_policy(policy.model_directory, iteration, policy.harness())
+                if iteration == last and policy.manifest["status"] != "stopped":
+                    environment = parameters.current_parameters().environment.name
+                    mirror.register_candidate(environment, self._run.name, last)
+
+    def _turn_seconds(self, evaluation: str) -> dict[tuple[int, int], list[float]]:
+        """Clock times of an evaluation's turns by (group, member)."""
+        file = self._run.root / RECORDS / self._run.name / "turn_seconds" / f"{evaluation}.json"
+        if not file.exists():
+            return {}
+        named = {key.partition("."): each for key, each in json.loads(file.read_text()).items()}
+        return {(int(group), int(member)): each for (group, _, member), each in named.items()}
+
+    def _source_run_id(self, names: dict[str, str]) -> str | None:
+        """MLflow run of the training that a stage alone works on."""
+        source = names["source"]
+        if source == names["name"] or not runs.record_path(self._run.root, source).exists():
+            return None
+        return runs.read_record(self._run.root, source).mlflow_run_id

@@ -1,0 +1,32 @@
+"""Old learner states make room for new ones."""
+
+from __future__ import annotations
+
+from kedro.framework.hooks import hook_impl
+
+from starpo.app import parameters
+from starpo.app.hooks import dataset_names
+from starpo.app.hooks.run_record import RunRecordHooks
+from starpo.store.layout import MODELS
+
+
+class RetentionHooks:
+    """Prunes old states once the next one is complete."""
+
+    def __init__(self, run: RunRecordHooks) -> None:
+        self._run = run
+
+    @hook_impl
+    def after_dataset_saved(self, dataset_name: str) -> None:
+        """Keep the last states, evaluated policies, and the one that the monitor may go back to."""
+        if not dataset_names.POLICY.fullmatch(dataset_name):
+            return
+        from starpo.store.retention import evaluated_iterations, prune, stored_policies  # noqa: PLC0415
+
+        current = parameters.current_parameters()
+        models = self._run.root / MODELS / self._run.name
+        good = None
+        if current.monitor.action == "roll_back":
+            good = stored_policies(models)[-1].monitor.get("good")
+        evaluated = set(evaluated_iterations(current))
+        prune(models, keep_last=current.run.keep_last, keep_models=evaluated, keep_state=good)

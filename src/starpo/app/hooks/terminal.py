@@ -1,0 +1,139 @@
+"""What a run prints: a line per iteration and evaluation, tables at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kedro.framework.hooks import hook_impl
+
+from starpo.app import parameters
+from starpo.app.hooks import dataset_names
+from starpo.app.hooks.clock import ClockHooks
+from starpo.app.hooks.run_record import RunRecordHooks
+from starpo.app.terminal.console import console
+from starpo.store.layout import MODELS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from starpo.app.terminal.progress import IterationProgress
+
+
+class TerminalHooks:
+    """Prints progress and results."""
+
+    def __init__(self, run: RunRecordHooks, clock: ClockHooks) -> None:
+        self._run = run
+        self._clock = clock
+        self._progress: IterationProgress | None = None
+        #: Printed when the run ends, below the lines of the evaluations that they are made of.
+        self._tables: list[Table] = []
+
+    @hook_impl
+    def before_pipeline_run(self) -> None:
+        """Set out the line of an iteration."""
+        from starpo.app.terminal.progress import IterationProgress  # noqa: PLC0415
+
+        self._progress = IterationProgress(parameters.current_parameters().run.iterations, console())
+
+    @hook_impl
+    def before_node_run(self, node: Any) -> None:
+        """Start the clock of the time left."""
+        if self._progress is not None and node.name.endswith(".rollout"):
+            self._progress.begin()
+
+    @hook_impl
+    def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
+        """Say what was written."""
+        if dataset_names.METRICS.fullmatch(dataset_name):
+            self._report_iteration(data)
+        elif match := dataset_names.SUMMARY.fullmatch(dataset_name):
+            self._report_evaluation(match["kind"], data)
+        elif match := dataset_names.PLAYED.fullmatch(dataset_name):
+            self._report_played(match["kind"], match["suite"], data)
+        elif dataset_name == "evaluation_overview":
+            self._report_overview(data)
+        elif dataset_name == "rescoring":
+            self._report_rescoring(data)
+        elif dataset_names.COMPARISON.fullmatch(dataset_name):
+            self._report_comparison(data)
+        elif dataset_name == "policy_0000":
+            self._announce_disk_use()
+            self._announce_template()
+
+    @hook_impl
+    def after_pipeline_run(self) -> None:
+        """Print the tables."""
+        self._print_tables()
+
+    @hook_impl
+    def on_pipeline_error(self) -> None:
+        """Print the tables that there are."""
+        self._print_tables()
+
+    def interrupted(self) -> None:
+        """Print the tables that there are."""
+        self._print_tables()
+
+    def _print_tables(self) -> None:
+        for table in self._tables:
+            console().print(table)
+        self._tables = []
+
+    def _report_iteration(self, metrics: dict[str, Any]) -> None:
+        if self._progress is not None:
+            self._progress.report(metrics | self._clock.iteration)
+        for event in metrics.get("monitor_events", []):
+            console().print(f"monitor: {event}", highlight=False, soft_wrap=True)
+
+    def _report_evaluation(self, kind: str, summary: dict[str, Any]) -> None:
+        share = summary.get("success_of_optimum")
+        reach = "" if share is None else f", {share:.0%} of the optimum"
+        console().print(
+            f"{kind} {summary['suite']} T={summary['temperature']:g} after {summary['iteration']} iterations: "
+            f"success {summary['success']:.3f} ({summary['success_low']:.3f} to {summary['success_high']:.3f}){reach}, "
+            f"return {summary['return']:.3f}, {summary['prompts']} prompts",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    def _report_played(self, kind: str, suite: str, turns: Any) -> None:
+        """In an evaluation alone everything is played before anything is judged."""
+        if parameters.current().pipeline == "evaluate":
+            whose = " by the policy to compare with" if kind == "against" else ""
+            temperature = turns["temperature"][0].as_py() if turns.num_rows else float("nan")
+            console().print(
+                f"played {suite} T={temperature:g}{whose}: {turns.num_rows:,} turns", highlight=False
+            )
+
+    def _report_overview(self, data: dict[str, Any]) -> None:
+        from starpo.app.terminal.evaluation_table import evaluation_table, failure_table  # noqa: PLC0415
+
+        self._tables.append(evaluation_table(data["evaluations"], data["policy"]))
+        self._tables.append(failure_table(data["evaluations"]))
+
+    def _report_rescoring(self, data: dict[str, Any]) -> None:
+        from starpo.app.terminal.rescoring_table import rescoring_table  # noqa: PLC0415
+
+        self._tables.append(rescoring_table(data["iterations"]))
+
+    def _report_comparison(self, data: dict[str, Any]) -> None:
+        from starpo.app.terminal.progress import before_after_table  # noqa: PLC0415
+
+        self._tables.append(before_after_table(data["comparisons"], data.get("between")))
+
+    def _announce_disk_use(self) -> None:
+        from starpo.store.retention import expected_bytes  # noqa: PLC0415
+
+        folder = self._run.root / MODELS / self._run.name / "policy_0000"
+        size = expected_bytes(folder, parameters.current_parameters())
+        console().print(
+            f"expected disk use of this run: at most about {size / 2**20:,.0f} MiB", highlight=False
+        )
+
+    def _announce_template(self) -> None:
+        from starpo.agent.template_report import inspect_template  # noqa: PLC0415
+        from starpo.store.policies import load_tokenizer  # noqa: PLC0415
+
+        report = inspect_template(load_tokenizer(self._run.root / MODELS / self._run.name / "policy_0000"))
+        console().print(report.short(), highlight=False, markup=False, soft_wrap=True)

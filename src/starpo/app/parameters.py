@@ -1,0 +1,148 @@
+"""The resolved parameters of this process: base, Kedro env, preset, ``--params``, in rising precedence."""
+
+from __future__ import annotations
+
+import copy
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starpo.app.kedro_command import kedro_run
+from starpo.config.parameters import Parameters, parse_parameters
+from starpo.errors import UserError
+from starpo.store.layout import STAGES, Source, base_policy_run, default_name, newest_source, parse_source
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a Kedro command works with."""
+
+    pipeline: str
+    """Requested pipeline."""
+    raw: dict[str, Any]
+    """Parameters as nested dicts, preset and ``--params`` applied, ``run.name`` filled in."""
+    parameters: Parameters
+    """The same, typed."""
+    source: Source | None
+    """What a stage alone works on."""
+    fork: Source | None
+    """Where a forked run starts."""
+    against: Source | None = None
+    """The policy that an evaluation compares its own with."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Answers to ``${run:…}`` in the catalog."""
+    env: str | None = None
+    """Kedro environment, for messages that quote a command; None: the base configuration alone."""
+
+
+_current: Resolved | None = None
+
+
+def resolve_parameters(
+    config: dict[str, Any], pipeline: str, runtime: dict[str, Any], root: Path, env: str | None = None
+) -> Resolved:
+    """Merge, validate and name. Raises ``UserError``; remembers the result for :func:`current_parameters`."""
+    global _current  # noqa: PLW0603 - Kedro calls create_pipeline without a way to pass parameters
+    raw = copy.deepcopy(dict(config))
+    presets = raw.pop("presets", {})
+    merge(raw, presets.get(pipeline, {}))
+    merge(raw, runtime)
+    parameters = parse_parameters(raw)
+    source = _find_source(root, pipeline, parameters, env)
+    fork = parse_source(root, parameters.run.fork_from, "policy") if parameters.run.fork_from else None
+    other = parameters.evaluation.against if pipeline == "evaluate" else None
+    against = parse_source(root, other, "policy") if other else None
+    name = parameters.run.name or default_name(pipeline, parameters, source, against)
+    if name.startswith("base-"):
+        raise UserError(
+            f"run.name = {name!r}: names starting with 'base-' belong to base policies; choose another"
+        )
+    raw["run"]["name"] = name
+    parameters = parse_parameters(raw)
+    base = base_policy_run(parameters.base_policy, parameters.environment, parameters.agent)
+    names = {
+        "name": name,
+        "base": base,
+        "source": source.run if source else base,
+        "source_iteration": f"{source.iteration:04d}" if source else "0000",
+        "source_next": f"{source.iteration + 1:04d}" if source else "0001",
+        "fork": fork.run if fork else base,
+        "fork_iteration": f"{fork.iteration:04d}" if fork else "0000",
+        "against": against.run if against else base,
+        "against_iteration": f"{against.iteration:04d}" if against else "0000",
+        "report": parameters.report.name,
+    }
+    # Nodes get every section whole, so that their types see defaults as well.
+    typed = {key: value for key, value in raw.items() if key not in Parameters.model_fields}
+    typed |= parameters.model_dump(mode="json")
+    _current = Resolved(pipeline, typed, parameters, source, fork, against, names, env)
+    return _current
+
+
+def current() -> Resolved:
+    """What :func:`resolve_parameters` found last; loads the project's configuration where no session did."""
+    if _current is not None:
+        return _current
+    from kedro.framework.project import settings  # noqa: PLC0415
+    from kedro.utils import find_kedro_project  # noqa: PLC0415
+
+    root = find_kedro_project(Path.cwd())
+    if root is None:
+        raise UserError(f"{Path.cwd()}: not inside a Kedro project")
+    env = os.environ.get("KEDRO_ENV")
+    loader = settings.CONFIG_LOADER_CLASS(
+        conf_source=str(root / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS
+    )
+    return resolve_parameters(loader["parameters"], "train_starpo_s", {}, root, env)
+
+
+def current_parameters() -> Parameters:
+    """The typed parameters of this process."""
+    return current().parameters
+
+
+#: A name and the keyword arguments beside it: those of one estimator mean nothing to another.
+_ARGUMENTS_OF = {
+    "estimator": "estimator_parameters",
+    "policy_loss": "policy_loss_parameters",
+    "name": "arguments",
+    "environment": "arguments",
+}
+
+
+def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
+    """Put ``over`` into ``base``, nested dicts key by key.
+
+    Where ``over`` names another estimator, policy loss or environment, the arguments in ``base`` go with the
+    old name, whatever ``over`` says about them.
+    """
+    for name, arguments in _ARGUMENTS_OF.items():
+        if arguments in base and over.get(name, base.get(name)) != base.get(name):
+            base[arguments] = {}
+            if "mixture" in base:
+                base["mixture"] = None
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            merge(base[key], value)
+        else:
+            base[key] = copy.deepcopy(value)
+
+
+def _find_source(root: Path, pipeline: str, parameters: Parameters, env: str | None) -> Source | None:
+    what = STAGES.get(pipeline)
+    if what is None:
+        return None
+    if parameters.run.source:
+        return parse_source(root, parameters.run.source, what)
+    found = newest_source(root, what, parameters.environment.name)
+    if found is not None:
+        return found
+    base = base_policy_run(parameters.base_policy, parameters.environment, parameters.agent)
+    if what == "policy" and (root / "data/06_models" / base / "policy_0000").exists():
+        return Source(base, 0)
+    remedy = "base_policy" if what == "policy" else "rollout" if what == "rollouts" else "reward"
+    raise UserError(
+        f"{pipeline}: there is no {what} of {parameters.environment.name} yet; "
+        f"run `{kedro_run(remedy, env)}` first or name one with --params run.source=RUN@ITERATION"
+    )

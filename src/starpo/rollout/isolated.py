@@ -1,0 +1,289 @@
+"""Environments in a process of their own, used like those in this process: for all besides playing.
+
+Drawing prompts, random play, an environment's own solver, replays and demonstrations call a user's code one step at a
+time. With ``environment.workers > 0`` they do so through :class:`IsolatedEnvironment`: a call that takes longer than
+its limit, or that ends the process, raises :class:`EnvironmentLost` in the caller, and the next ``reset`` begins in a
+new process.
+
+The built-in environments stay where they are. They are trusted, and solvers look inside them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from starpo.config.environment import EnvironmentConfig
+from starpo.environments.base import TextEnvironment
+from starpo.environments.contract import OWN_FAILURES, not_built
+from starpo.environments.registry import Recipe, recipe
+from starpo.environments.solvers import SOLVED
+from starpo.errors import UserError
+from starpo.rollout.isolated_calls import KEPT, Call, Done, Facts, Present, Raised
+from starpo.rollout.processes import Helper, reap, start
+
+Build = Callable[..., TextEnvironment]
+"""``build(name, **arguments)``, as :func:`starpo.environments.registry.make`."""
+
+#: An environment that lost this many processes gets no other: each may have taken a whole limit to notice.
+MAX_LOSSES: Final = 5
+#: ``module:Class`` of the built-in environments.
+OURS: Final = frozenset(f"{each.__module__}:{each.__qualname__}" for each in SOLVED)
+
+
+class EnvironmentFailure(Exception):
+    """An exception of the environment's own, by its name and text."""
+
+
+class EnvironmentLost(RuntimeError):
+    """The environment's process died, or a call took longer than its limit."""
+
+
+class EnvironmentGivenUp(EnvironmentLost):
+    """It did so before, too often to be tried again."""
+
+
+class Building:
+    """Builds environments: in this process, or with ``workers > 0`` what is not built in elsewhere.
+
+    All environments of one kind share a process. It ends with the last of them and of this object, or where it was lost
+    ``losses`` times.
+    """
+
+    def __init__(self, config: EnvironmentConfig, losses: int = MAX_LOSSES) -> None:
+        self._config = config
+        self._losses = losses
+        self._links: list[tuple[Recipe, _Link]] = []
+
+    def __call__(self, name: str, /, **arguments: Any) -> TextEnvironment:
+        """As :func:`starpo.environments.registry.make`; raises ``UserError`` where it cannot be built."""
+        wanted = recipe(name, **arguments)
+        try:
+            return self.of(wanted)
+        except UserError:
+            raise
+        except OWN_FAILURES as error:
+            raise not_built(name, error) from error
+
+    def of(self, wanted: Recipe) -> TextEnvironment:
+        """A new environment; raises what its constructor raises, and ``EnvironmentLost``."""
+        if not self._config.workers or wanted.target in OURS:
+            return wanted.build()
+        link = next((link for known, link in self._links if known == wanted), None)
+        if link is None:
+            link = _Link(wanted, self._config, self._losses)
+            self._links.append((wanted, link))
+        seat, done = link.seat()
+        facts: Facts = done.result
+        if OURS.intersection(facts.lineage):  # derived from one
+            link.dropped.append(seat)
+            return wanted.build()
+        assert done.present is not None
+        # Messages and protocols see the class that it stands for: its name, and the methods that it has.
+        own = {"phrases": facts.phrases, "action_cost": facts.action_cost}
+        own |= {name: _remote(name) for name in facts.methods}
+        return type(facts.name, (IsolatedEnvironment,), own)(link, seat, done.present)
+
+
+class IsolatedEnvironment(TextEnvironment):
+    """Stands for an environment in another process. ``info`` holds ``success`` and ``effective`` alone."""
+
+    def __init__(self, link: _Link, seat: int, present: Present) -> None:
+        super().__init__()
+        self._link, self._seat = link, seat
+        self._adopt(present)
+        weakref.finalize(self, link.dropped.append, seat)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return self._ask("reset", seed, options)
+
+    def step(self, action: str) -> Any:
+        return self._ask("step", action)
+
+    def close(self) -> None:
+        self._link.dropped.append(self._seat)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> IsolatedEnvironment:
+        seat, done = self._link.copy(self._seat)
+        assert done.present is not None
+        return type(self)(self._link, seat, done.present)
+
+    def _ask(self, what: str, *arguments: Any) -> Any:
+        done = self._link.ask(self._seat, what, *arguments)
+        self._adopt(done.present)
+        for each in arguments:
+            if isinstance(each, np.random.Generator) and done.draw is not None:
+                each.bit_generator.state = done.draw.bit_generator.state
+        return done.result
+
+    def _adopt(self, present: Present | None) -> None:
+        assert present is not None
+        self.rules, self.action_names = present.rules, present.action_names
+        self.return_range, self.dynamics, self._over = present.return_range, present.dynamics, present.over
+
+    def _begin(self, instance: np.random.Generator) -> NoReturn:
+        raise AssertionError("reset is done elsewhere")
+
+    def _act(self, action: str) -> NoReturn:
+        raise AssertionError("step is done elsewhere")
+
+
+def _remote(name: str) -> Callable[..., Any]:
+    def method(self: IsolatedEnvironment, *arguments: Any) -> Any:
+        return self._ask(name, *arguments)
+
+    return method
+
+
+class _Link:
+    """The process, started at the first call and after each loss, and the environments on its numbered seats.
+
+    After a loss the others are built anew when they are next asked for, and their actions done again.
+    """
+
+    def __init__(self, wanted: Recipe, config: EnvironmentConfig, losses: int) -> None:
+        self._recipe, self._config = wanted, config
+        self._left, self._why = losses, ""
+        self._helpers: list[Helper] = []
+        self._seats: set[int] = set()
+        self._histories: dict[int, tuple[tuple[Call, ...], str]] = {}
+        self._next = 0
+        self.dropped: list[int] = []
+        weakref.finalize(self, reap, self._helpers)
+
+    def seat(self) -> tuple[int, Done]:
+        """A new seat with a new environment."""
+        self._close_dropped()
+        seat, self._next = self._next, self._next + 1
+        return seat, self._build(seat)
+
+    def copy(self, seat: int) -> tuple[int, Done]:
+        """A new seat with a copy of the environment on ``seat``."""
+        new, self._next = self._next, self._next + 1
+        done = self.ask(seat, "copy", new)
+        self._seats.add(new)
+        self._histories[new] = self._histories.get(seat, ((), ""))
+        return new, done
+
+    def ask(self, seat: int, what: str, *arguments: Any) -> Done:
+        """The answer, or the exception of the environment; raises ``EnvironmentLost`` where none comes in time."""
+        self._close_dropped()
+        call = Call(seat, what, arguments)
+        if seat not in self._seats:
+            if what != "reset":
+                self._restore(seat, what)
+            else:
+                self._build(seat)
+        try:
+            done = self._call(call)
+        except EnvironmentLost:
+            self._histories.pop(seat, None)
+            raise
+        if what in ("reset", "step"):
+            before = () if what == "reset" else self._histories.get(seat, ((), ""))[0]
+            self._histories[seat] = (*before, call), repr(done.result)
+        return done
+
+    def _close_dropped(self) -> None:
+        """Close what nobody uses any more, so that the time it takes is not that of another's call."""
+        while self.dropped:
+            seat = self.dropped.pop()
+            self._histories.pop(seat, None)
+            if seat in self._seats:
+                self._seats.remove(seat)
+                with contextlib.suppress(EnvironmentLost):  # the others are restored when they are asked for
+                    self._call(Call(seat, "close"))
+
+    def _build(self, seat: int) -> Done:
+        done = self._call(Call(seat, "build"))
+        self._seats.add(seat)
+        return done
+
+    def _restore(self, seat: int, what: str) -> None:
+        calls, expected = self._histories.pop(seat, ((), ""))
+        if not calls:
+            raise EnvironmentLost(f"{what}: the environment's process was lost; reset first")
+        self._build(seat)
+        for call in calls:
+            done = self._call(replace(call, seat=seat))  # a copy's first calls were those of another seat
+        if repr(done.result) != expected:
+            raise EnvironmentLost(
+                "its process was lost, and the same seeds and actions lead to another state"
+            )
+        self._histories[seat] = calls, expected
+
+    def _call(self, call: Call) -> Done:
+        if not self._helpers:
+            if not self._left:
+                raise EnvironmentGivenUp(
+                    f"its process was lost too often, the first time because {self._why}"
+                )
+            self._start()
+        ((popen, connection),) = self._helpers
+        slow = call.what in ("build", "copy", "close")
+        name = "start_limit_seconds" if slow else "step_limit_seconds"
+        limit = getattr(self._config, name)
+        why = f"{call.what} took longer than {limit:g} s (environment.{name})"
+        try:
+            connection.send(call)
+            answer = connection.recv() if connection.poll(limit) else None
+        except (EOFError, OSError):
+            answer, why = None, f"the environment's process died in {call.what} (exit code {popen.wait()})"
+        except BaseException:  # an interruption: the answer would be taken for that of the next call
+            self._lose()
+            raise
+        if answer is None:
+            self._lose()
+            self._left, self._why = self._left - 1, self._why or why
+            raise EnvironmentLost(why)
+        if isinstance(answer, Raised):
+            raise _failure(answer)
+        done: Done = answer
+        return done
+
+    def _start(self) -> None:
+        helper = start("starpo.rollout.isolated_worker")
+        self._helpers.append(helper)
+        limit = self._config.start_limit_seconds
+        try:
+            helper[1].send(self._recipe)
+            if not helper[1].poll(limit):
+                raise UserError(
+                    f"environment.start_limit_seconds = {limit:g}: a process for environment {self._recipe.name!r} did "
+                    "not start in that time; raise the limit, or see what the run's log says"
+                )
+            helper[1].recv()
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            self._lose()
+            raise UserError(
+                f"environment {self._recipe.name!r}: it cannot be sent to another process ({error}); name it as "
+                "module:Class or by an entry point, with plain arguments, or set environment.workers = 0"
+            ) from None
+        except (EOFError, OSError):
+            code = helper[0].wait()
+            self._lose()
+            raise UserError(
+                f"environment {self._recipe.name!r}: its process ended at its start (exit code {code}); the run's log "
+                "says why. With environment.workers = 0 it runs in this process"
+            ) from None
+        except BaseException:
+            self._lose()
+            raise
+
+    def _lose(self) -> None:
+        for popen, _ in self._helpers:
+            popen.kill()
+        reap(self._helpers)
+        self._helpers.clear()
+        self._seats.clear()
+
+
+def _failure(raised: Raised) -> Exception:
+    kept = {each.__name__: each for each in KEPT}
+    return (kept[raised.name] if raised.kept else type(raised.name, (EnvironmentFailure,), {}))(raised.text)
