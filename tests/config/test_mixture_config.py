@@ -16,7 +16,7 @@ from starpo.config.parameters import parse_parameters
 from starpo.errors import UserError
 from starpo.store.layout import base_policy_run
 
-BASE = Path(__file__).resolve().parents[1] / "conf/base"
+BASE = Path(__file__).resolve().parents[2] / "conf/base"
 MIXTURE = [
     {"name": "bandit", "weight": 1},
     {"name": "frozen_lake", "label": "lake", "weight": 3, "arguments": {"size": 5}},
