@@ -16,9 +16,10 @@ from starpo.app.hooks.retention import RetentionHooks
 from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.pipelines.rescore.nodes import compare_scorings
 from starpo.pipelines.rescore.pipeline import _stored
-from starpo.store.layout import Source, newest_source, parse_source
+from starpo.store.layout import Source
 from starpo.store.retention import last_complete, stored_policies
 from starpo.store.runs import new_record, write_record
+from starpo.store.sources import newest_source, parse_source
 
 RUN = "train_starpo_s-bandit-seed0"
 NUMBERS = (9, 9999, 10000, 12345)
@@ -78,7 +79,7 @@ def test_hooks_look_at_the_newest_policy(root: Path, monkeypatch: pytest.MonkeyP
 def test_a_run_is_scored_anew_in_its_own_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     names = [f"{number:04d}" for number in NUMBERS]
-    assert _stored(Source(RUN, NUMBERS[-1])) == names
+    assert _stored(Source(RUN, NUMBERS[-1])) == list(NUMBERS)
     monkeypatch.setattr("starpo.pipelines.rescore.nodes.compare_scores", lambda before, after: {})
     tables: dict[str, Any] = {f"{kind}_{name}": None for name in names for kind in ("before", "after")}
     rows = compare_scorings(**tables)["iterations"]

@@ -13,7 +13,7 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.config.run import RunConfig
 from starpo.learning.lora import frozen_base
 from starpo.rollout.vllm_engine import stored_weights
-from starpo.store.layout import base_policy_run
+from starpo.store.layout import base_policy_run, policy_name
 from starpo.store.model_files import ModelFiles
 from starpo.store.policies import STATE_FILES, Policy, PolicyState
 
@@ -47,7 +47,7 @@ def make_base_policy(
         model_files=files,
         harness=harness_of(environment, agent),
         weights=weights,
-        weights_in="policy_0000",
+        weights_in=policy_name(0),
     )
 
 
@@ -71,7 +71,7 @@ def import_policy(source: Policy, run: RunConfig) -> PolicyState:
         model_files=source.model_directory,
         harness=source.harness(),
         weights=source.tensors("weights"),
-        weights_in="policy_0000",
+        weights_in=policy_name(0),
         parts={part: tensors for part, tensors in parts.items() if tensors is not None},
         adapter=adapter,
         base=frozen_base(source) if adapter is not None else None,

@@ -23,6 +23,7 @@ from starpo.monitor.iteration_metrics import rollout_metrics
 from starpo.rollout.host import EngineHost
 from starpo.rollout.sync import prove_sync, prove_weights
 from starpo.scoring.resampling import resampling_metrics
+from starpo.store.layout import policy_name
 from starpo.store.policies import Policy, PolicyState
 from starpo.store.retention import last_complete
 from starpo.store.schemas import UPDATES
@@ -137,7 +138,7 @@ def _next_state(policy: Policy, run: RunConfig, actor: Learner, seen: MonitorSta
         model_files=policy.directory,
         harness=policy.harness(),
         weights=actor.weights(),
-        weights_in=f"policy_{iteration:04d}",
+        weights_in=policy_name(iteration),
         parts=actor.parts() if complete else {},
         adapter=actor.adapter(),
         monitor=seen.model_dump(mode="json"),

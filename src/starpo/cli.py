@@ -136,12 +136,14 @@ _TABLES = {
 def _say_where_to_look(pipeline: str) -> None:
     from starpo.app import parameters  # noqa: PLC0415
     from starpo.store import runs  # noqa: PLC0415
+    from starpo.store.layout import Layer, RunPaths  # noqa: PLC0415
 
     if pipeline == "base_policy":
-        click.echo(f"Base policy: data/06_models/{parameters.current().names['base']}/policy_0000")
+        click.echo(f"Base policy: {RunPaths(Path(), parameters.current().names['base']).policy(0)}")
         return
     if pipeline == "report":
-        click.echo(f"Report: data/08_reporting/{parameters.current().names['report']}/report.html")
+        folder = RunPaths(Path(), parameters.current().names["report"]).folder(Layer.REPORTING)
+        click.echo(f"Report: {folder / 'report.html'}")
         return
     current = parameters.current()
     name = current.names["name"]

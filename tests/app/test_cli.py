@@ -13,9 +13,10 @@ from projects import SMOKE, SOURCE, Project, new_project
 from starpo.app import parameters
 from starpo.cli import _say_where_to_look, user_mistake
 from starpo.errors import UserError
-from starpo.store.layout import STAGES, Source
+from starpo.store.layout import Source
 from starpo.store.run_tables import Run
 from starpo.store.runs import State, new_record, write_record
+from starpo.store.sources import STAGES
 
 
 @pytest.fixture(scope="module")

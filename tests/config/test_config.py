@@ -23,7 +23,8 @@ from starpo.config.identity import fingerprint, flatten
 from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
 from starpo.settings import CONFIG_LOADER_ARGS
-from starpo.store.layout import Source, newest_source
+from starpo.store.layout import Source
+from starpo.store.sources import newest_source
 
 ENVIRONMENTS = sorted(path.name for path in (SOURCE / "conf").iterdir() if list(path.glob("parameters*.yml")))
 

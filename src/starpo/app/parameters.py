@@ -11,7 +11,8 @@ from typing import Any
 from starpo.app.kedro_command import kedro_run
 from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
-from starpo.store.layout import STAGES, Source, base_policy_run, default_name, newest_source, parse_source
+from starpo.store.layout import RunPaths, Source, base_policy_run, default_name
+from starpo.store.sources import STAGES, newest_source, parse_source
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _find_source(root: Path, pipeline: str, parameters: Parameters, env: str | N
     if found is not None:
         return found
     base = base_policy_run(parameters.base_policy, parameters.environment, parameters.agent)
-    if what == "policy" and (root / "data/06_models" / base / "policy_0000").exists():
+    if what == "policy" and RunPaths(root, base).policy(0).exists():
         return Source(base, 0)
     remedy = "base_policy" if what == "policy" else "rollout" if what == "rollouts" else "reward"
     raise UserError(

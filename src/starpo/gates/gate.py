@@ -24,9 +24,9 @@ from starpo.errors import UserError
 from starpo.gates.expected import Expected
 from starpo.gates.invariants import check_metrics, check_schema
 from starpo.gates.quarantine import Key, quarantined, return_ranges, too_many, turn_faults
-from starpo.store.layout import STAGES
 from starpo.store.rejected import keep_rejected, rejection
 from starpo.store.schemas import schema_of
+from starpo.store.sources import STAGES
 
 if TYPE_CHECKING:
     from starpo.gates.suite import Outcome

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from starpo.config.learner import LoraConfig
 from starpo.errors import UserError
 from starpo.seeds import Purpose, SeedKey
+from starpo.store.layout import policy_name
 from starpo.store.policies import BASE, MANIFEST, MODEL, Policy
 
 #: PEFT's name of the only adapter inside a module, and what it puts before names in a file.
@@ -108,7 +109,7 @@ def frozen_base(policy: Policy) -> Path:
     """
     settings = policy.adapter_settings() or {}
     named = Path(settings["base_model_name_or_path"])
-    first = policy.directory.parent / "policy_0000"
+    first = policy.directory.with_name(policy_name(0))
     candidates = [policy.model_directory / BASE]
     if (first / MANIFEST).exists():
         theirs = Policy.open(first).adapter_settings()

@@ -13,7 +13,6 @@ policy_0012/
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from starpo.errors import UserError
+from starpo.store.layout import policy_name
 
 MANIFEST = "manifest.json"
 MODEL = "model.safetensors"
@@ -40,8 +40,6 @@ ADAPTER_SETTINGS = "adapter/adapter_config.json"
 #: Folder of a frozen base.
 BASE = "base"
 SCHEMA_VERSION = 1
-
-_FOLDER = re.compile(r"policy_(\d{4,})")
 
 
 @dataclass(frozen=True)
@@ -166,18 +164,12 @@ def _untrained(directory: Path) -> bool:
     return policy.manifest["status"] == "imported" and not policy.counters["actor_steps"]
 
 
-def policy_folders(models: Path) -> dict[int, Path]:
-    """Folders ``policy_NNNN`` under ``models`` by iteration, rising; their names rise with it up to 9999 only."""
-    numbered = ((_FOLDER.fullmatch(path.name), path) for path in models.glob("policy_*"))
-    return dict(sorted((int(match[1]), path) for match, path in numbered if match))
-
-
 def first_policy(policy: Policy) -> Policy:
     """The policy that its run started from, also after a resume: what a KL penalty refers to.
 
     A stage run alone has no first policy of its own; then it is ``policy`` itself.
     """
-    directory = policy.directory.parent / "policy_0000"
+    directory = policy.directory.with_name(policy_name(0))
     return Policy.open(directory) if (directory / MANIFEST).exists() else policy
 
 

@@ -9,7 +9,8 @@ from safetensors import safe_open
 
 from starpo.algorithms.registry import estimator_needs
 from starpo.config.parameters import Parameters
-from starpo.store.policies import MANIFEST, MODEL, PARTS, STATE_FILES, Policy, policy_folders
+from starpo.store.layout import policy_folders
+from starpo.store.policies import MANIFEST, MODEL, PARTS, STATE_FILES, Policy
 
 #: Bytes per sampled or context token in the Parquet tables of an iteration, as measured with zstd.
 BYTES_PER_TOKEN = 6

@@ -14,7 +14,7 @@ from kedro.framework.hooks import hook_impl
 from starpo.app import parameters
 from starpo.app.terminal.quiet import log_to_file
 from starpo.store import runs
-from starpo.store.layout import MODELS, RECORDS
+from starpo.store.layout import Layer, RunPaths
 
 #: Pipelines without a run of their own, because they build what all runs share or only read: which of the names
 #: in ``${run:…}`` their log goes to.
@@ -80,14 +80,19 @@ class RunRecordHooks:
             runs.write_record(self.root, self.record)
 
     @property
+    def paths(self) -> RunPaths:
+        """Where its files lie."""
+        return RunPaths(self.root, self.name)
+
+    @property
     def log_file(self) -> Path:
         """Where libraries' messages go."""
-        return self.root / RECORDS / self.name / "run.log"
+        return self.paths.log
 
     def _begun(self, resolved: parameters.Resolved) -> runs.RunRecord:
         """The record of the run that these parameters begin or go on with."""
         commit = _git_commit(self.root)
-        if runs.record_path(self.root, self.name).exists():
+        if self.paths.record.exists():
             return runs.continued(runs.read_record(self.root, self.name), resolved.raw)
         fork = resolved.parameters.run.fork_from
         return runs.new_record(
@@ -99,7 +104,7 @@ class RunRecordHooks:
             return False
         from starpo.store.retention import stored_policies  # noqa: PLC0415
 
-        policies = stored_policies(self.root / MODELS / self.name)
+        policies = stored_policies(self.paths.folder(Layer.MODELS))
         return bool(policies) and policies[-1].manifest["status"] == "stopped"
 
     def _end(self, catalog: Any, state: runs.State, message: str) -> None:
