@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
-from starpo.app.parameters import current_parameters
 from starpo.config.evaluation import EvaluationConfig
+from starpo.config.resolved import Resolved
 from starpo.pipelines.base_policy.nodes import import_policy
 from starpo.pipelines.base_policy.pipeline import create_pipeline as base_policy_pipeline
 from starpo.pipelines.evaluate.pipeline import (
@@ -24,18 +24,18 @@ from starpo.pipelines.update.pipeline import update_stage
 from starpo.store.layout import Played, comparison_name, iteration_name, policy_name
 
 
-def training_pipeline(iterations: int | None = None) -> Pipeline:
-    """All iterations of the current parameters, or the first ``iterations`` of them.
+def training_pipeline(resolved: Resolved, iterations: int | None = None) -> Pipeline:
+    """All iterations that the parameters ask for, or the first ``iterations`` of them.
 
     Built in one ``Pipeline``: summing 200 of them takes minutes.
     """
-    parameters = current_parameters()
+    parameters = resolved.parameters
     count, evaluation = iterations or parameters.run.iterations, parameters.evaluation
     initial = "base_policy" if parameters.run.fork_from is None else "fork_policy"
     first = Node(import_policy, inputs=[initial, "params:run"], outputs=policy_name(0), name="import_policy")
     parts: list[Pipeline | Node] = [first, _comparison(evaluation, count)]
     if parameters.run.fork_from is None:
-        parts.append(base_policy_pipeline())
+        parts.append(base_policy_pipeline(resolved))
     suites: dict[str, None] = {}
     for iteration in range(count + 1):
         due = _due(evaluation, iteration, count)

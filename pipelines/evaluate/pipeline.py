@@ -9,7 +9,7 @@ from typing import Any
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
-from starpo.app.parameters import current
+from starpo.config.resolved import Resolved, Source
 from starpo.pipelines.evaluate.nodes import (
     compare_policies,
     gather_summaries,
@@ -17,7 +17,7 @@ from starpo.pipelines.evaluate.nodes import (
     play_suite,
     refer_suite,
 )
-from starpo.store.layout import Played, Source, comparison_name, reference_name
+from starpo.store.layout import Played, comparison_name, reference_name
 
 
 def evaluation_stage(played: Played, iteration: int, policy: str) -> Pipeline:
@@ -77,12 +77,11 @@ def comparison_stage(
     return pipeline([node], inputs=tables, outputs={"comparison": output})
 
 
-def create_pipeline(**kwargs: object) -> Pipeline:
+def create_pipeline(resolved: Resolved) -> Pipeline:
     """The stage alone, on the policy that ``run.source`` names: final and generalisation suites, every temperature.
 
     With ``evaluation.against`` a second policy plays them too, and the two are compared.
     """
-    resolved = current()
     evaluation = resolved.parameters.evaluation
     source = resolved.source or Source("", 0)
     suites = dict.fromkeys([*evaluation.final, *evaluation.generalisation])

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
-from starpo.app.parameters import current
+from starpo.config.resolved import Resolved, Source
 from starpo.errors import UserError
 from starpo.pipelines.rescore.nodes import compare_scorings
 from starpo.pipelines.reward.pipeline import reward_stage
-from starpo.store.layout import Layer, RunPaths, Source, iteration_name
+from starpo.store.layout import Layer, RunPaths, iteration_name
 
 
-def create_pipeline(**kwargs: object) -> Pipeline:
+def create_pipeline(resolved: Resolved) -> Pipeline:
     """All iterations of ``run.source``'s run up to the one that it names; by default its last.
 
     Viewers, which ask for all pipelines without naming a source, get the first iteration.
     """
-    source = current().source
+    source = resolved.source
     iterations = [0] if source is None else _stored(source)
     names = ("params:reward", "params:gates", "params:environment", "params:filter", "params:run")
     shared = {name: name for name in names}

@@ -14,6 +14,7 @@ from pluggy import PluginManager
 
 from starpo import settings
 from starpo.app.hooks.clock import ClockHooks
+from starpo.app.hooks.parameters import ParametersHooks
 from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.store.layout import RunPaths
 
@@ -90,7 +91,7 @@ def node(manager: PluginManager, name: str) -> None:
 
 
 def test_reports_see_an_iteration_s_times_and_the_file_holds_theirs_as_well(tmp_path: Path) -> None:
-    run = RunRecordHooks()
+    run = RunRecordHooks(ParametersHooks())
     run.root, run.name = tmp_path, "lake"
     RunPaths(tmp_path, "lake").record.parent.mkdir(parents=True)
     clock = ClockHooks(run)
@@ -124,7 +125,7 @@ def test_an_evaluation_s_time_belongs_to_no_iteration(
 ) -> None:
     now = iter([0.0, 100.0, 103.0, 104.0])
     monkeypatch.setattr("starpo.app.hooks.clock.time.perf_counter", lambda: next(now))
-    run = RunRecordHooks()
+    run = RunRecordHooks(ParametersHooks())
     run.root, run.name = tmp_path, "lake"
     RunPaths(tmp_path, "lake").record.parent.mkdir(parents=True)
     clock = ClockHooks(run)

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import torch
 
-from starpo.app.parameters import Resolved
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.parameters import Parameters
+from starpo.config.resolved import Resolved
 from starpo.environments.contract import OWN_FAILURES, close
 from starpo.environments.registry import recipe
 from starpo.errors import UserError

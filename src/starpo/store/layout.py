@@ -26,6 +26,7 @@ from starpo.config.base_policy import BasePolicyConfig
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.identity import fingerprint
 from starpo.config.parameters import Parameters
+from starpo.config.resolved import Source
 
 DATA = "data"
 _NUMBERED = re.compile(r"(?:iter|step|labels|comparison|policy)_(\d{4,})")
@@ -278,19 +279,6 @@ def parse_entry(name: str) -> Entry | None:
     if match := re.fullmatch(r"(policy|comparison)_(\d+)", name):
         return Entry(match[1], int(match[2]))
     return None
-
-
-@dataclass(frozen=True)
-class Source:
-    """A run at an iteration."""
-
-    run: str
-    """Name of the run."""
-    iteration: int
-    """Iterations behind its policy, or the iteration of its rollouts."""
-
-    def __str__(self) -> str:
-        return f"{self.run}@{self.iteration:04d}"
 
 
 def base_policy_run(base: BasePolicyConfig, environment: EnvironmentConfig, agent: AgentConfig) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from starpo.config.resolved import Source
 from starpo.errors import UserError
-from starpo.store.layout import Layer, RunPaths, Source, in_names, layer_folder
+from starpo.store.layout import Layer, RunPaths, in_names, layer_folder
 from starpo.store.policies import Policy
 
 #: Stages that can run alone, and what they need of their source.

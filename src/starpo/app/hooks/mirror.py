@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kedro.framework.hooks import hook_impl
 
-from starpo.app import parameters
 from starpo.app.hooks.clock import ClockHooks
 from starpo.app.hooks.gates import GateHooks
 from starpo.app.hooks.run_record import RunRecordHooks
@@ -42,7 +41,7 @@ class MirrorHooks:
 
         if self._run.record is None or not pipeline.nodes:
             return
-        resolved = parameters.current()
+        resolved = self._run.resolved
         if "mlflow" not in self._loader.config_patterns:
             self._loader.config_patterns["mlflow"] = ["mlflow*", "mlflow*/**"]
         self._mirror = MlflowMirror(self._run.root, parse_mlflow_config(dict(self._loader["mlflow"])))
@@ -113,7 +112,7 @@ class MirrorHooks:
                 policy = Policy.open(folder)
                 mirror.log_policy(policy.model_directory, iteration, policy.harness())
                 if iteration == last and policy.manifest["status"] != "stopped":
-                    environment = parameters.current_parameters().environment.name
+                    environment = self._run.resolved.parameters.environment.name
                     mirror.register_candidate(environment, self._run.name, last)
 
     def _turn_seconds(self, played: Played, step: int) -> dict[tuple[int, int], list[float]]:

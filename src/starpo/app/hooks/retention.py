@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kedro.framework.hooks import hook_impl
 
-from starpo.app import parameters
 from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.store.layout import Layer, parse_entry
 
@@ -23,7 +22,7 @@ class RetentionHooks:
             return
         from starpo.store.retention import evaluated_iterations, prune, stored_policies  # noqa: PLC0415
 
-        current = parameters.current_parameters()
+        current = self._run.resolved.parameters
         models = self._run.paths.folder(Layer.MODELS)
         good = None
         if current.monitor.action == "roll_back":

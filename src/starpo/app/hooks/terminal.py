@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from kedro.framework.hooks import hook_impl
 
-from starpo.app import parameters
 from starpo.app.hooks.clock import ClockHooks
 from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.app.terminal.console import console
@@ -33,7 +32,7 @@ class TerminalHooks:
         """Set out the line of an iteration."""
         from starpo.app.terminal.progress import IterationProgress  # noqa: PLC0415
 
-        self._progress = IterationProgress(parameters.current_parameters().run.iterations, console())
+        self._progress = IterationProgress(self._run.resolved.parameters.run.iterations, console())
 
     @hook_impl
     def before_node_run(self, node: Any) -> None:
@@ -102,7 +101,7 @@ class TerminalHooks:
 
     def _report_played(self, played: Played, turns: Any) -> None:
         """In an evaluation alone everything is played before anything is judged."""
-        if parameters.current().pipeline == "evaluate":
+        if self._run.resolved.pipeline == "evaluate":
             whose = " by the policy to compare with" if played.against else ""
             console().print(
                 f"played {played.suite} T={played.temperature:g}{whose}: {turns.num_rows:,} turns",
@@ -128,7 +127,7 @@ class TerminalHooks:
     def _announce_disk_use(self) -> None:
         from starpo.store.retention import expected_bytes  # noqa: PLC0415
 
-        size = expected_bytes(self._run.paths.policy(0), parameters.current_parameters())
+        size = expected_bytes(self._run.paths.policy(0), self._run.resolved.parameters)
         console().print(
             f"expected disk use of this run: at most about {size / 2**20:,.0f} MiB", highlight=False
         )
