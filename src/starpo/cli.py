@@ -30,7 +30,7 @@ from kedro.framework.cli.utils import (
 from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
 
-from starpo.app.kedro_command import check_env, kedro_run
+from starpo.config.kedro_command import check_env, kedro_run
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
 

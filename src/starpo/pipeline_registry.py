@@ -9,18 +9,7 @@ from kedro.framework.project import pipelines
 from kedro.pipeline import Pipeline
 
 from starpo.app.parameters import configured_parameters
-from starpo.config.resolved import Resolved
-
-_resolved: Resolved | None = None
-
-
-def build_for(resolved: Resolved) -> None:
-    """Build the pipelines of a command for these parameters.
-
-    Kedro calls :func:`register_pipelines` without a way to pass them, so they wait here until it does.
-    """
-    global _resolved  # noqa: PLW0603
-    _resolved = resolved
+from starpo.settings import parameters
 
 
 def register_pipelines() -> dict[str, Pipeline]:
@@ -28,7 +17,8 @@ def register_pipelines() -> dict[str, Pipeline]:
 
     ``kedro run`` without a name runs ``train_starpo_s``.
     """
-    resolved = _resolved or configured_parameters()
+    # Kedro asks without a way to pass the command's parameters; its hook has them.
+    resolved = parameters.resolved or configured_parameters()
     package = import_module("starpo.pipelines")
     known = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
     requested = pipelines._requested_pipelines

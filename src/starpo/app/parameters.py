@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from starpo.app.kedro_command import kedro_run
+from starpo.config.kedro_command import kedro_run
 from starpo.config.parameters import Parameters, parse_parameters
 from starpo.config.resolved import Resolved, Source
 from starpo.errors import UserError

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from starpo.app.kedro_command import kedro_run
+from starpo.config.kedro_command import kedro_run
 from starpo.errors import UserError
 from starpo.evaluation.intervals import Interval, paired_rate_difference
 from starpo.evaluation.trajectories import read_trajectories

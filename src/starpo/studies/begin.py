@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from starpo.app.kedro_command import check_env
+from starpo.config.kedro_command import check_env
 from starpo.store.layout import RunPaths
 from starpo.store.runs import current_state, read_record, remove_run, run_folders
 

@@ -8,7 +8,6 @@ from typing import Any
 from kedro.framework.hooks import hook_impl
 from omegaconf import OmegaConf
 
-from starpo import pipeline_registry
 from starpo.app.parameters import resolve_parameters
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
@@ -43,6 +42,5 @@ class ParametersHooks:
             context.env,
         )
         context.config_loader["parameters"] = resolved.raw
-        pipeline_registry.build_for(resolved)
         OmegaConf.register_new_resolver("run", lambda key: resolved.names[key], replace=True)
         OmegaConf.register_new_resolver("command", lambda: resolved, replace=True)
