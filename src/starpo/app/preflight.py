@@ -28,7 +28,8 @@ from starpo.rollout.mixture import group_counts
 from starpo.rollout.vllm_engine import on_gpu
 from starpo.store.layout import Layer, RunPaths
 from starpo.store.model_files import ModelFiles
-from starpo.store.policies import MANIFEST, PARTS, Policy
+from starpo.store.policies import Policy
+from starpo.store.policy_state import MANIFEST, PARTS
 from starpo.store.retention import stored_policies
 
 logger = logging.getLogger(__name__)

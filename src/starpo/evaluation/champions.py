@@ -20,7 +20,8 @@ from starpo.errors import UserError
 from starpo.evaluation.intervals import Interval, paired_rate_difference
 from starpo.evaluation.trajectories import read_trajectories
 from starpo.store.layout import Layer, RunPaths
-from starpo.store.policies import MODEL, Policy
+from starpo.store.policies import Policy
+from starpo.store.policy_state import MODEL
 from starpo.store.reading import read_table
 
 FILE = "champion.json"

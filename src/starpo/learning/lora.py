@@ -18,7 +18,8 @@ from starpo.config.learner import LoraConfig
 from starpo.errors import UserError
 from starpo.seeds import Purpose, SeedKey
 from starpo.store.layout import policy_name
-from starpo.store.policies import BASE, MANIFEST, MODEL, Policy
+from starpo.store.policies import Policy
+from starpo.store.policy_state import BASE, MANIFEST, MODEL
 
 #: PEFT's name of the only adapter inside a module, and what it puts before names in a file.
 _NAME, _PREFIX = ".default.", "base_model.model."

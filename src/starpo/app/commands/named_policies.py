@@ -8,7 +8,8 @@ from starpo.errors import UserError
 from starpo.mirror.registry import ALIASES, find
 from starpo.mirror.store_of_project import project_store
 from starpo.store.layout import Layer, RunPaths
-from starpo.store.policies import MODEL, Policy
+from starpo.store.policies import Policy
+from starpo.store.policy_state import MODEL
 from starpo.store.runs import read_record
 
 

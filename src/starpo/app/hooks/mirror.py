@@ -104,7 +104,8 @@ class MirrorHooks:
 
     def _log_policies(self, mirror: MlflowMirror, last: int) -> None:
         """First and last policy as models in MLflow; the last one of a run that was not stopped is the candidate."""
-        from starpo.store.policies import MANIFEST, Policy  # noqa: PLC0415
+        from starpo.store.policies import Policy  # noqa: PLC0415
+        from starpo.store.policy_state import MANIFEST  # noqa: PLC0415
 
         for iteration in (0, last):
             folder = self._run.paths.policy(iteration)
