@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from starpo.app import parameters
-from starpo.app.commands.main import _summaries
 from starpo.app.commands.named_policies import named_policy
+from starpo.app.commands.runs import _summaries
 from starpo.app.hooks.retention import RetentionHooks
 from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.pipelines.rescore.nodes import compare_scorings
