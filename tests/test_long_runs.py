@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from starpo.app.commands.main import _summaries
 from starpo.app.commands.named_policies import named_policy
+from starpo.app.commands.runs import _summaries
 from starpo.app.hooks.parameters import ParametersHooks
 from starpo.app.hooks.retention import RetentionHooks
 from starpo.app.hooks.run_record import RunRecordHooks

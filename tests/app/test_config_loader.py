@@ -103,6 +103,49 @@ def test_arguments_in_base_go_with_the_name_that_a_folder_replaces(conf: Path) -
     }
 
 
+def extending(conf: Path, **folders: str) -> Path:
+    for name, text in folders.items():
+        (conf / name).mkdir(exist_ok=True)
+        (conf / name / "parameters.yml").write_text(text)
+    return conf
+
+
+def test_a_folder_says_only_in_what_it_differs_from_the_one_it_extends(conf: Path) -> None:
+    extending(
+        conf,
+        paper="environment: {name: sokoban, arguments: {size: 6}}\nrun: {iterations: 200, keep_last: 2}\n",
+        larger="_extends: paper\nrun: {keep_last: 1}\n",
+        local="_extends: larger\nenvironment: {name: webshop}\n",
+    )
+    assert loader(conf)["parameters"] == {
+        "environment": {"name": "webshop", "arguments": {}},
+        "run": {"seed": 0, "iterations": 200, "keep_last": 1},
+    }
+
+
+def test_what_is_asked_for_on_the_command_line_outranks_every_folder(conf: Path) -> None:
+    extending(conf, paper="run: {seed: 1}\n", local="_extends: paper\nrun: {seed: 2}\n")
+    asked = ConfigLoader(str(conf), runtime_params={"run": {"seed": 3}}, **CONFIG_LOADER_ARGS)
+    assert asked["parameters"] == {"run": {"seed": 3}}
+
+
+@pytest.mark.parametrize("name", ["papre", "base", "local", "[paper]", "5"])
+def test_a_folder_that_extends_none_is_refused_with_the_known_ones(conf: Path, name: str) -> None:
+    message = complaint(extending(conf, paper="run: {seed: 1}\n", local=f"_extends: {name}\n"))
+    assert message.startswith("conf/local: _extends is ") and name.strip("[]") in message
+    assert message.endswith("name another folder of conf: paper")
+
+
+def test_folders_that_extend_each_other_are_refused(conf: Path) -> None:
+    message = complaint(extending(conf, one="_extends: two", two="_extends: one", local="_extends: one"))
+    assert message == "conf/two: _extends is 'one'; name another folder of conf: "
+
+
+def test_a_broken_file_of_an_extended_folder_is_named_with_its_line(conf: Path) -> None:
+    extending(conf, paper="run:\n  seed: [1\n", local="_extends: paper\n")
+    assert complaint(conf).startswith("conf/paper/parameters.yml, line 3: ")
+
+
 NAMES = st.text("abcdefgh_", min_size=1, max_size=5)
 
 

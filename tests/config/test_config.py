@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from builders import raised_message
-from kedro.config import OmegaConfigLoader
 from projects import ITERATIONS, SOURCE
 
 from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.gae import Advantages
 from starpo.algorithms.group import broadcast_to_tokens
 from starpo.algorithms.needs import needs
+from starpo.app.config_loader import ConfigLoader
 from starpo.app.parameters import merge, resolve_parameters
 from starpo.app.preflight import _warn_of_cheap_silence, check_before_work, check_environment
 from starpo.config.identity import fingerprint, flatten
@@ -56,7 +57,7 @@ def reads_values(batch: AdvantageBatch) -> Advantages:
 def configured(env: str | None = None) -> dict[str, Any]:
     """The project's own parameters, as Kedro loads them."""
     chosen = None if env == "base" else env
-    loader = OmegaConfigLoader(conf_source=str(SOURCE / "conf"), env=chosen, **CONFIG_LOADER_ARGS)
+    loader = ConfigLoader(conf_source=str(SOURCE / "conf"), env=chosen, **CONFIG_LOADER_ARGS)
     return dict(loader["parameters"])
 
 
@@ -110,6 +111,15 @@ def test_a_step_of_the_paper_has_32_trajectories_whatever_the_filter_keeps(env: 
     drawn = values["rollout"]["groups"] * values["rollout"]["group_size"]
     rows, epochs = values["learner"]["rows_per_step"], values["learner"]["epochs"]
     assert (drawn / rows, drawn * values["filter"]["keep_ratio"] / rows, epochs) == (4, 1, 1)
+
+
+@pytest.mark.parametrize("env", ["paper_3b", "paper_7b", "paper_webshop"])
+def test_what_the_paper_says_once_holds_for_its_other_sizes_and_tasks(env: str) -> None:
+    written = yaml.safe_load((SOURCE / "conf" / env / "parameters.yml").read_text())
+    assert "algorithm" not in written and "rollout" not in written
+    here, paper, base = configured(env), configured("paper"), configured("base")
+    assert (here["algorithm"], here["rollout"]) == (paper["algorithm"], paper["rollout"])
+    assert here["algorithm"] != base["algorithm"] and here["rollout"] != base["rollout"]
 
 
 @pytest.mark.parametrize("env", ["paper_3b", "paper_7b"])

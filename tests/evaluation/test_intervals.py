@@ -23,13 +23,25 @@ def covered(interval: Interval, truth: float) -> bool:
     return interval.low <= truth <= interval.high
 
 
+# Where F(t) is known in closed form; beyond, the asymptotic expansion that Abramowitz and Stegun give as 26.7.5.
 @pytest.mark.parametrize(
     ("degrees", "expected"),
-    [(1, 12.7062), (2, 4.30265), (3, 3.18245), (6, 2.44691), (30, 2.04227), (255, 1.96931)],
+    [
+        (1, math.tan(0.475 * math.pi)),
+        (2, 0.95 / math.sqrt(2 * 0.975 * 0.025)),
+        (4, 2 * math.sqrt(math.cos(math.acos(math.sqrt(0.0975)) / 3) / math.sqrt(0.0975) - 1)),
+        (63, 1.998340541772195),
+        (127, 1.978819534680520),
+        (255, 1.969310569849193),
+    ],
 )
-def test_t_quantiles_match_the_tables(degrees: int, expected: float) -> None:
-    assert t_quantile(0.975, degrees) == pytest.approx(expected, rel=1.3e-3)
-    assert t_quantile(0.025, degrees) == pytest.approx(-expected, rel=1.3e-3)
+def test_t_quantiles_are_exact(degrees: int, expected: float) -> None:
+    assert t_quantile(0.975, degrees) == pytest.approx(expected, rel=1e-9)
+    assert t_quantile(0.025, degrees) == pytest.approx(-expected, rel=1e-9)
+
+
+def test_no_degrees_of_freedom_leave_everything_open() -> None:
+    assert (t_quantile(0.025, 0), t_quantile(0.975, 0)) == (-math.inf, math.inf)
 
 
 def test_one_sample_per_prompt_gives_the_textbook_t_interval() -> None:

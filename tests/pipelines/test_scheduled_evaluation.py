@@ -12,7 +12,7 @@ import pytest
 from projects import ITERATIONS, TRAINED, Project
 from safetensors.torch import load_file, save_file
 
-from starpo.app.commands.champions import DROPPED
+from starpo.app.commands.scheduled_evaluation import DROPPED
 from starpo.evaluation.champions import model_hash, read_champions, write_champion
 from starpo.store.policy_state import MODEL
 

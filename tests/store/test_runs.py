@@ -1,4 +1,4 @@
-"""Run records, the fingerprint guard, removal, the pandas frames and the command line."""
+"""Run records, the fingerprint guard, removal and the pandas frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 from builders import PROJECT
 
 import starpo
-from starpo.app.commands.main import main
 from starpo.errors import UserError
 from starpo.store.layout import RunPaths
 from starpo.store.runs import (
@@ -390,99 +389,8 @@ def test_importing_the_package_stays_cheap() -> None:
         _ = starpo.nonsense
 
 
-# --- command line
-
-
-def test_the_list_shows_each_run_with_its_last_success(root: Path, capsys: pytest.CaptureFixture) -> None:
-    save(root, "gone", state="running", pid=2**22 + 1, process_start=None)
-    assert main(["runs", "list", "--root", str(root)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    lake = next(line for line in lines if line.startswith("lake"))
-    for text in (
-        "finished",
-        "train_starpo_s",
-        "frozen_lake",
-        "3/10",
-        "lake-t0_5 0.450, lake-t1_0 0.450 @2",
-        "KiB",
-    ):
-        assert text in lake
-    gone = next(line for line in lines if line.startswith("gone"))
-    assert "interrupted" in gone and "0/10" in gone
-
-
-def test_a_shortened_run_shows_apart_what_it_did_before(root: Path, capsys: pytest.CaptureFixture) -> None:
-    record = read_record(root, "lake")
-    write_record(root, record.model_copy(update={"parameters": parameters(iterations=2)}))
-    assert main(["runs", "list", "--root", str(root)]) == 0
-    lake = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("lake"))
-    assert "2/2 (+1)" in lake and "3/2" not in lake
-    assert main(["runs", "show", "lake", "--root", str(root)]) == 0
-    assert "2 of 2; 1 more from when run.iterations was higher" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("pipeline", sorted({*STAGES, "iteration"}))
-def test_what_does_not_train_has_no_iterations_to_go(
-    root: Path, pipeline: str, capsys: pytest.CaptureFixture
-) -> None:
-    write_record(root, read_record(root, "lake").model_copy(update={"pipeline": pipeline}))
-    assert main(["runs", "list", "--root", str(root)]) == 0
-    lake = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("lake"))
-    assert "/10" not in lake and lake.split()[5] == "-"
-    assert main(["runs", "show", "lake", "--root", str(root)]) == 0
-    out = capsys.readouterr().out
-    assert "none: this pipeline does not train" in out and "of 10" not in out
-
-
 def test_training_pipelines_are_told_by_their_name() -> None:
     folders = (PROJECT / "pipelines").glob("*/__init__.py")
     pipelines = {path.parent.name for path in folders} - {"base_policy", "report", "iteration"}
     trains = {name for name in pipelines if new_record("lake", name, {}).trains}
     assert trains == pipelines - set(STAGES)
-
-
-def test_showing_a_run_prints_results_and_parameters(root: Path, capsys: pytest.CaptureFixture) -> None:
-    save(root, "lake", state="stopped", message="every group was filtered [5 times]")
-    assert main(["runs", "show", "lake", "--root", str(root)]) == 0
-    out = capsys.readouterr().out
-    assert "stopped (every group was filtered [5 times])" in out
-    assert "0.450" in out and "learner.betas" in out and "[0.9, 0.999]" in out
-
-
-def test_mistakes_end_in_one_message(root: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["runs", "show", "nope", "--root", str(root)]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("error: there is no run 'nope'") and "Traceback" not in captured.err
-    assert main(["runs", "rm", "nope", "--yes", "--root", str(root)]) == 1
-
-
-def test_removal_needs_yes_where_nobody_can_answer(root: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["runs", "rm", "lake", "--root", str(root)]) == 1
-    assert "--yes" in capsys.readouterr().err
-    assert RunPaths(root, "lake").record.exists()
-    assert main(["runs", "rm", "lake", "--yes", "--root", str(root)]) == 0
-    assert not list(root.rglob("lake"))
-
-
-@pytest.mark.parametrize(("answer", "kept"), [("n", True), ("", True), ("y", False)])
-def test_removal_asks_on_a_terminal(
-    root: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kept: bool
-) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda *_: answer)
-    main(["runs", "rm", "lake", "--root", str(root)])
-    assert RunPaths(root, "lake").record.exists() is kept
-
-
-def test_an_empty_project_is_not_an_error(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["runs", "list", "--root", str(tmp_path)]) == 0
-    assert "no runs in" in capsys.readouterr().out
-    assert main(["runs", "list", "--root", str(tmp_path)]) == 0
-
-
-def test_a_broken_record_shows_in_the_list(root: Path, capsys: pytest.CaptureFixture) -> None:
-    RunPaths(root, "lake").record.write_text("{")
-    assert main(["runs", "list", "--root", str(root)]) == 0
-    out = capsys.readouterr().out
-    assert "unreadable" in out and "run.json is corrupt" in out

@@ -1,4 +1,4 @@
-"""Kedro's loader of ``conf/``, which says in one message where a file cannot be read."""
+"""Kedro's loader of ``conf/``: a folder may extend another, and a file that cannot be read is one message."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from omegaconf.errors import OmegaConfBaseException
 from starpo.app.parameters import merge
 from starpo.errors import UserError
 
+EXTENDS = "_extends"
+"""Key of the parameters that names the folder which a folder changes."""
 _YAML_REMEDY = (
     "Correct it there: spaces indent, every bracket and quote is closed, and a section names each key once."
 )
 
 
 class ConfigLoader(OmegaConfigLoader):
-    """``OmegaConfigLoader`` whose errors are a user's mistakes, by file and line."""
+    """``OmegaConfigLoader`` whose errors are a user's mistakes, by file and line.
+
+    The parameters of a folder may begin with ``_extends: paper``: what they leave out, the folder ``paper`` says.
+    """
+
+    _extended: list[str]
+    """Folders behind the one being read, nearest first."""
 
     def __getitem__(self, key: str) -> dict[str, Any]:
         """All settings of one kind, such as ``parameters``.
@@ -28,6 +36,7 @@ class ConfigLoader(OmegaConfigLoader):
         Raises:
             UserError: a file is no valid YAML, two files set the same key, or an interpolation leads nowhere.
         """
+        self._extended = []
         try:
             return super().__getitem__(key)
         except (MissingConfigException, UserError):
@@ -38,6 +47,19 @@ class ConfigLoader(OmegaConfigLoader):
                 raise
             raise UserError(message) from error
 
+    def _merge_configs(
+        self, config: dict[str, Any], env_config: dict[str, Any], key: str, env_path: str
+    ) -> dict[str, Any]:
+        """``env_config`` over the folder that its ``_extends`` names, if it names one, over ``config``."""
+        name = env_config.pop(EXTENDS, None)
+        if name is not None:
+            self._check_extended(name)
+            self._extended.append(name)
+            folder = str(Path(self.conf_source) / name)
+            extended = self.load_and_merge_dir_config(folder, self.config_patterns[key], key, set())
+            config = self._merge_configs(config, extended, key, folder)
+        return super()._merge_configs(config, env_config, key, env_path)
+
     @staticmethod
     def _soft_merge(
         config: dict[str, Any], env_config: dict[str, Any], env_path: str | None = None
@@ -47,10 +69,21 @@ class ConfigLoader(OmegaConfigLoader):
         merge(merged, env_config)
         return merged
 
+    def _check_extended(self, name: Any) -> None:
+        """Raise ``UserError`` where ``name`` is no folder of ``conf/`` or leads back to one that extends it."""
+        conf = Path(self.conf_source)
+        folders = {path.name for path in conf.iterdir() if path.is_dir()}
+        known = sorted(folders - {self.base_env, self.env or self.default_run_env, *self._extended})
+        if name not in known:
+            holder = [self.env or self.default_run_env, *self._extended][-1]
+            raise UserError(
+                f"{conf.name}/{holder}: {EXTENDS} is {name!r}; name another folder of {conf.name}: {', '.join(known)}"
+            )
+
     def _mistake(self, key: str, error: Exception) -> str | None:
         """What a person must correct; None where it is no mistake in ``conf/``."""
         conf = Path(self.conf_source)
-        for env in dict.fromkeys((self.base_env, self.env or self.default_run_env)):
+        for env in dict.fromkeys((self.base_env, self.env or self.default_run_env, *self._extended)):
             for pattern in self.config_patterns[key]:
                 for path in sorted((conf / env).glob(pattern)):
                     if path.suffix in {".yml", ".yaml"} and (found := fault(path)) is not None:

@@ -1,7 +1,8 @@
 """Reading one huge JSON list or object element by element, with the bytes each element occupies.
 
 The catalogue's 1.18 million products are one JSON list of several gigabytes: this reader holds one element and one
-block of the file at a time.
+block of the file at a time. The catalogue reads a product again from its bytes when it is shown, and ijson, the usual
+reader of such files, does not say which bytes an element occupies.
 """
 
 from __future__ import annotations

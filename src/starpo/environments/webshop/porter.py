@@ -2,6 +2,9 @@
 
 M. F. Porter, "An algorithm for suffix stripping", Program 14 (3), 1980, with the author's two later changes to
 step 2 (``bli`` becomes ``ble``, ``logi`` becomes ``log``). Words of one or two letters stay as they are.
+
+Snowball's "porter" lacks the two changes and so finds other products. NLTK's stemmer has them and agrees on every word
+tried, but its import brings scikit-learn along: six seconds and 170 MiB in each process that holds a shop.
 """
 
 from __future__ import annotations
