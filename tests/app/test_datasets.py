@@ -74,6 +74,8 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "rows of two policies": ({"policy_step": 3}, "(difference = policy_step 3 instead of 0)"),
     "rows of two iterations": ({"iteration": 1}, "(difference = iteration 1 instead of 0)"),
     "rows of two splits": ({"split": "test"}, "(difference = split test instead of train)"),
+    "a row without a split": ({"split": None}, "(difference = split None instead of train)"),
+    "a row without a turn": ({"turn": None}, "turns are 0, 1, 2"),
     "a row without a group": (
         {"group": None},
         "1 of 2 rows, first: group None member 0 turn 1 (null_key = group)",

@@ -33,7 +33,11 @@ class Facts:
 
     def column(self, name: str) -> NDArray[Any]:
         """[rows]; dictionaries as text, null numbers as NaN."""
-        return self.table[name].to_numpy()
+        values = self.table[name]
+        if pa.types.is_dictionary(values.type):
+            # Its own conversion to numpy takes a null for the first word.
+            values = values.cast(values.type.value_type)
+        return values.to_numpy()
 
     def name(self, row: int) -> str:
         """``group 0 member 1 turn 1``."""
