@@ -14,7 +14,7 @@ from starpo.config.evaluation import EvaluationConfig
 from starpo.environments.registry import make
 from starpo.environments.solvers import optimal_actions
 from starpo.evaluation.glossary import DIAGNOSIS, MEASURED, METRICS
-from starpo.gates.invariants import check_table
+from starpo.gates.rules import check_table
 from starpo.pipelines.evaluate.nodes import gather_summaries, judge_policy, refer_suite
 from starpo.store.label_table import labels_to_table
 from starpo.store.policies import Policy
@@ -72,4 +72,4 @@ def test_a_trajectory_labelled_twice_is_refused() -> None:
     row = {"group": 3, "member": 0, "label": "loop", "turn": 1}
     suite = {"iteration": 0, "policy_step": 0, "environment": "lake", "split": "test", "stream": "test"}
     table = labels_to_table([row, row], suite)
-    assert "not unique" in str(check_table(table, "labels"))
+    assert "no two rows have the same group and member" in str(check_table(table, "labels"))
