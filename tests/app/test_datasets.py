@@ -17,7 +17,7 @@ from starpo.app.datasets import JSONFileDataset, PolicyDataset, TableDataset, re
 from starpo.cli import user_mistake
 from starpo.errors import UserError
 from starpo.store.policy_state import PolicyState
-from starpo.store.schemas import SCORED, TABLES, TURNS, UPDATES, WINDOWED_TURNS
+from starpo.store.schemas import LABELS, SCORED, TABLES, TURNS, UPDATES, WINDOWED_TURNS
 
 GOOD = turns_table(turn_row(turn=0), turn_row(turn=1))
 
@@ -179,6 +179,15 @@ def test_scored_and_update_tables_have_their_invariants(
     stored = dataset(tmp_path / "t.parquet", table=table)
     stored.save(rows_of(schema))
     assert complaint in mistake(lambda: stored.save(rows_of(schema, **values)))
+
+
+def test_a_trajectory_is_labelled_once(tmp_path: Path) -> None:
+    stored = dataset(tmp_path / "t.parquet", table="labels")
+    stored.save(rows_of(LABELS))
+    twice = pa.concat_tables([rows_of(LABELS), rows_of(LABELS, turn=1)])
+    assert "no two rows have the same group and member (occurrences = 1)" in mistake(
+        lambda: stored.save(twice)
+    )
 
 
 def test_a_stream_that_breaks_off_leaves_the_old_table_and_no_litter(tmp_path: Path) -> None:

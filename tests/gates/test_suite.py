@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from builders import turn_row, turns_table
@@ -12,7 +13,7 @@ from tables import EXPECTED, Rows, metrics, observation, scored_table, turn_rows
 from starpo.environments.splits import Split
 from starpo.gates.facts import Facts
 from starpo.gates.metrics import metrics_table
-from starpo.gates.rule import asked
+from starpo.gates.rule import Limit, Rule, asked
 from starpo.gates.rules import SUITES
 from starpo.gates.suite import run_suite
 from starpo.store.schemas import SCORED, UPDATES, WINDOWED_TURNS
@@ -106,3 +107,10 @@ def test_great_expectations_judges_the_shape_alone_where_it_is_wrong(change: dic
     (breach,) = outcome.breaches
     assert breach.rule.shape
     assert outcome.result["statistics"]["evaluated_expectations"] == 1
+
+
+def test_a_verdict_that_the_rule_does_not_share_is_an_error_and_no_pass() -> None:
+    measured = iter([np.array([-1.0]), np.array([1.0])])
+    unsteady = Rule("unsteady", "it is steady", lambda facts: next(measured), Limit(low=0))
+    with pytest.raises(RuntimeError, match="unsteady"):
+        run_suite("odd", (unsteady,), Facts(turns_table(turn_row())))

@@ -1,7 +1,7 @@
 """HTML Data Docs of a run: a page per suite and table, rendered by Great Expectations, and an index.
 
-GX's own page template loads its styles and tables from the network; here its sections are put into a page that
-holds all it needs, so the folder can be opened, copied and published offline.
+GX's own page template loads its styles and tables from the network; here its table is put into a page that holds all
+it needs, so the folder can be opened, copied and published offline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem
 table { border-collapse: collapse; margin: .5rem 0; width: 100%; }
 th, td { border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top; }
 thead[hidden] { display: none; }
-h5 { font-size: 1.1rem; margin: 1.2rem 0 .3rem; } h6, .h6 { font-weight: 600; margin: .4rem 0; }
 .badge { background: #eee; border-radius: .3rem; padding: 0 .3rem; }
 .text-success, .passed { color: #1a7f37; } .text-danger, .failed { color: #c0262d; }
 .text-warning, .quarantined { color: #9a6700; }

@@ -23,47 +23,47 @@ PER_TOKEN = ("advantages", "values", "learner_logprobs", "ratios")
 
 def schema_problem(schema: pa.Schema, kind: str) -> str | None:
     """How ``schema`` differs from that of the table kind (a missing, odd or mistyped column), or None."""
-    expected = schema_of(kind, schema.names)
-    for name in expected.names:
-        if name not in schema.names:
-            return f"the column {name!r} is missing"
-        if schema.field(name).type != expected.field(name).type:
-            return (
-                f"the column {name!r} holds {schema.field(name).type}, expected {expected.field(name).type}"
-            )
-    odd = [name for name in schema.names if name not in expected.names]
-    if odd:
+    names, expected = schema.names, schema_of(kind, schema.names)
+    for field in expected:
+        if field.name not in names:
+            return f"the column {field.name!r} is missing"
+        if schema.field(field.name).type != field.type:
+            return f"the column {field.name!r} holds {schema.field(field.name).type}, expected {field.type}"
+    wanted = expected.names
+    if odd := [name for name in names if name not in wanted]:
         return f"the column {odd[0]!r} does not belong to a table of {kind}"
-    if schema.names != expected.names:
-        return f"the columns are not in their order: {', '.join(expected.names)}"
+    if names != wanted:
+        return f"the columns are not in their order: {', '.join(wanted)}"
     return None
 
 
 def null_keys(facts: Facts) -> Words:
     """The key column that is null."""
-    column = np.full(facts.rows, None, dtype=object)
+    words = np.full(facts.rows, None, dtype=object)
     for name in ("iteration", "policy_step", "group", "member"):
-        column[facts.table[name].is_null().to_numpy()] = name
-    return column
+        words[facts.table[name].is_null().to_numpy()] = name
+    return words
 
 
 def differences(facts: Facts) -> Words:
     """What tells a row's policy or stream from that of the first row."""
-    column = np.full(facts.rows, None, dtype=object)
+    words = np.full(facts.rows, None, dtype=object)
     for name in ("iteration", "policy_step", "stream", "split"):
         values = facts.column(name)
         other = values != values[0]
-        column[other] = [f"{name} {value} instead of {values[0]}" for value in values[other]]
-    return column
+        words[other] = [f"{name} {value} instead of {values[0]}" for value in values[other]]
+    return words
 
 
-def occurrences(facts: Facts) -> Numbers:
-    """Rows with the trajectory, and where the table is of turns the turn, of this one."""
-    key = facts.index
-    if "turn" in facts.table.column_names:
-        key = key * 2**32 + facts.column("turn")
-    _, index, counts = np.unique(key, return_inverse=True, return_counts=True)
-    return counts[index]
+def occurrences(*, of_turns: bool) -> Callable[[Facts], Numbers]:
+    """Rows that are of the same trajectory, and where the table is ``of_turns`` of the same turn."""
+
+    def measure(facts: Facts) -> Numbers:
+        key = facts.index * 2**32 + facts.column("turn") if of_turns else facts.index
+        _, index, counts = np.unique(key, return_inverse=True, return_counts=True)
+        return counts[index]
+
+    return measure
 
 
 def turn_jumps(facts: Facts) -> Numbers:
@@ -135,7 +135,7 @@ def foreign_splits(facts: Facts) -> Words:
     declared: dict[tuple[str, int], tuple[str, str]] = {}
     names = ("environment", "instance_seed", "observation", "split")
     columns = [facts.column(name)[facts.firsts] for name in names]
-    column = np.full(facts.rows, None, dtype=object)
+    words = np.full(facts.rows, None, dtype=object)
     for row, name, seed, observation, split in zip(facts.firsts, *columns, strict=True):
         if name not in made:
             registered = facts.expected.names.get(name, name)
@@ -149,8 +149,8 @@ def foreign_splits(facts: Facts) -> Words:
             begins_with, own = declared[name, seed]
             own = own if begins_with == observation else "not the observation of its instance_seed"
         if own != split:
-            column[row] = own
-    return column
+            words[row] = own
+    return words
 
 
 def environment_errors(facts: Facts) -> Words:

@@ -59,7 +59,8 @@ def _shape(kind: str) -> tuple[Rule, ...]:
     def problem(facts: Facts) -> str | None:
         return schema_problem(facts.table.schema, kind)
 
-    key = "group, member and turn" if kind in {"turns", "updates"} else "group and member"
+    of_turns = kind in {"turns", "updates"}
+    key = "group, member and turn" if of_turns else "group and member"
     return (
         Rule(
             "schema_problem",
@@ -79,7 +80,12 @@ def _shape(kind: str) -> tuple[Rule, ...]:
         Rule(
             "difference", "a table is of one iteration, policy_step, stream and split", differences, NOTHING
         ),
-        Rule("occurrences", f"no two rows have the same {key}", measures.occurrences, only(1)),
+        Rule(
+            "occurrences",
+            f"no two rows have the same {key}",
+            measures.occurrences(of_turns=of_turns),
+            only(1),
+        ),
         Rule(
             "iteration",
             "the iteration is that of the file",
