@@ -23,7 +23,6 @@ class Purpose(IntEnum):
     WEIGHTS = 4  # initial weights
     DEMONSTRATION = 5  # the warm start's demonstrations
     SHUFFLE = 6  # order of mini-batches
-    BOOTSTRAP = 7  # resampling for intervals
     MIXTURE = 8  # which environment each group of an iteration plays
     FILTER = 9  # which groups a random filter keeps
 

@@ -123,9 +123,9 @@ def test_without_thinking_an_answer_alone_is_valid() -> None:
     assert parse("<think>a</think><answer>Up</answer>", think=False).format_valid
 
 
-def test_surplus_actions_are_cut_and_counted_but_valid() -> None:
+def test_actions_beyond_the_limit_are_cut_but_valid() -> None:
     parsed = parse("<think>a</think><answer>Up || Up || Down || Left</answer>", max_actions=2)
-    assert (parsed.actions, parsed.surplus, parsed.format_valid) == (("Up", "Up"), 2, True)
+    assert (parsed.actions, parsed.format_valid) == (("Up", "Up"), True)
 
 
 def test_thought_and_answer_are_kept_for_the_reader() -> None:
@@ -167,10 +167,9 @@ def test_no_text_raises_and_actions_are_always_legal_and_within_the_limit(
     parsed = parse(text, max_actions=limit, think=think, separator=separator)
     assert len(parsed.actions) <= limit
     assert set(parsed.actions) <= set(MOVES)
-    assert parsed.surplus >= 0
     if parsed.format_valid:
         assert parsed.answer
-        assert len(parsed.actions) + parsed.surplus > 0
+        assert parsed.actions or limit == 0
 
 
 #: A million characters each of what could make a search start again and again.

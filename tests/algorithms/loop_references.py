@@ -24,12 +24,10 @@ def rewards_on_sampled_tokens(rewards: Row, mask_row: list[bool]) -> Row:
     return placed
 
 
-def gae_row(
-    rewards: Row, values: Row, mask_row: list[bool], *, gamma: float, lam: float, bootstrap: float = 0.0
-) -> Row:
+def gae_row(rewards: Row, values: Row, mask_row: list[bool], *, gamma: float, lam: float) -> Row:
     """Sum of (gamma lam)^l delta_{t+l} over the sampled tokens, written out as a double sum."""
     positions = sampled_positions(mask_row)
-    following = [values[p] for p in positions[1:]] + [bootstrap]
+    following = [values[p] for p in positions[1:]] + [0.0]
     deltas = (
         [rewards[p] + gamma * after - values[p] for p, after in zip(positions, following, strict=True)]
         if positions
@@ -51,7 +49,6 @@ def bilevel_gae_row(
     lam: float,
     turn_gamma: float,
     turn_lam: float,
-    bootstrap: float = 0.0,
 ) -> Row:
     """A list of turns first, then each turn's tokens backwards from its last one."""
     spans: list[list[int]] = []
@@ -66,7 +63,7 @@ def bilevel_gae_row(
             *inner, end = spans[k + 1]
             after = values[end] + sum(rewards[p] for p in inner)
         else:
-            after = bootstrap
+            after = 0.0
         deltas.append(rewards[span[-1]] + turn_gamma * after - values[span[-1]])
     result = [0.0] * len(rewards)
     for k, span in enumerate(spans):

@@ -17,11 +17,11 @@ from torch import Tensor
 from starpo.algorithms.bilevel_gae import bilevel_gae, is_turn_end
 from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.gae import gae, place_turn_rewards
-from starpo.algorithms.gigpo import anchor_ids, gigpo, turn_returns, turns_to_tokens
+from starpo.algorithms.gigpo import gigpo, turn_returns, turns_to_tokens
 from starpo.algorithms.group import broadcast_to_tokens, grpo, reinforce_plus_plus_baseline, rloo
 from starpo.algorithms.overlong import overlong_penalty
 from starpo.algorithms.registry import ESTIMATORS, advantage_estimator
-from starpo.algorithms.reinforce import discounted_returns, remax
+from starpo.algorithms.reinforce import discounted_returns
 
 NAN = float("nan")
 SMALL = settings(max_examples=40, deadline=None)
@@ -43,7 +43,6 @@ def batch(seed: int, rows: int = 4, columns: int = 12, turns: int = 3, **changes
         "turn_mask": turn_mask,
         "group_ids": torch.from_numpy(rng.integers(0, 2, rows)),
         "values": values,
-        "bootstrap_values": torch.from_numpy(rng.normal(size=rows)),
         "anchors": torch.from_numpy(rng.integers(0, 3, (rows, turns))),
     }
     return AdvantageBatch(**(fields | changes))
@@ -69,15 +68,6 @@ def test_gae_by_hand_over_two_turns_with_environment_tokens_between():
     first = 0.5 * 0.4 - 0.2 + 0.25 * second
     assert result.advantages[0].tolist() == pytest.approx([0, first, second, 0, 0, third, 0])
     assert result.returns[0].tolist() == pytest.approx([0, first + 0.2, second + 0.4, 0, 0, third + 0.6, 0])
-
-
-def test_a_truncated_episode_bootstraps_from_the_value_after_it():
-    mask, zero = torch.ones(2, 2, dtype=torch.bool), torch.zeros(2, 2)
-    result = gae(zero, zero, mask, gamma=0.5, lam=1.0, bootstrap_values=torch.tensor([0.0, 8.0]))
-    assert result.advantages.tolist() == [[0, 0], [2, 4]]
-    turns = torch.tensor([[0, 1], [0, 1]])
-    two = bilevel_gae(zero, zero, mask, turns, turn_gamma=0.5, bootstrap_values=torch.tensor([0.0, 8.0]))
-    assert two.advantages.tolist() == [[0, 0], [2, 4]]
 
 
 def test_bilevel_by_hand_discounts_once_per_turn_and_once_per_token_inside_it():
@@ -123,8 +113,8 @@ def test_one_member_alone_has_no_baseline_and_its_raw_return_only_if_asked_for()
 
 def test_gigpo_adds_a_comparison_between_turns_of_the_same_state():
     group_ids = torch.tensor([0, 0])
-    anchors = anchor_ids([["start", "left"], ["start"]], group_ids, turns=2)
-    assert anchors.tolist() == [[0, 1], [0, -1]]
+    # Turns: "start", then "left"; "start" alone.
+    anchors = torch.tensor([[0, 1], [0, -1]])
     mask = anchors >= 0
     result = gigpo(
         torch.tensor([[0.0, 1.0], [0.0, NAN]]), mask, group_ids, anchors, gamma=0.5, divide_by_std=False
@@ -135,16 +125,6 @@ def test_gigpo_adds_a_comparison_between_turns_of_the_same_state():
         result, torch.tensor([[0, 9, 1], [0, 0, 9]]), torch.tensor([[1, 0, 1], [1, 1, 0]]).bool()
     )
     assert spread.tolist() == [[0.75, 0, 0.5], [-0.75, -0.75, 0]]
-
-
-def test_equal_states_of_different_groups_are_not_compared():
-    ids = anchor_ids([["start"], ["start"]], torch.tensor([0, 1]), turns=1)
-    assert ids.tolist() == [[0], [1]]
-
-
-def test_remax_subtracts_the_greedy_return():
-    result = remax(torch.tensor([[0.0, 1.0]]), torch.tensor([0.25]), torch.ones(1, 2, dtype=torch.bool))
-    assert result.advantages.tolist() == [[0.75, 0.75]]
 
 
 def test_overlong_penalty_grows_over_the_buffer():
@@ -165,9 +145,7 @@ def test_overlong_penalty_grows_over_the_buffer():
 def test_gae_equals_the_double_sum_over_sampled_tokens(seed, gamma, lam):
     data = batch(seed)
     rewards = data.token_rewards()
-    result = gae(
-        rewards, data.values, data.mask, gamma=gamma, lam=lam, bootstrap_values=data.bootstrap_values
-    )
+    result = gae(rewards, data.values, data.mask, gamma=gamma, lam=lam)
     for row in range(len(rewards)):
         expected = loops.gae_row(
             rewards[row].tolist(),
@@ -175,7 +153,6 @@ def test_gae_equals_the_double_sum_over_sampled_tokens(seed, gamma, lam):
             data.mask[row].tolist(),
             gamma=gamma,
             lam=lam,
-            bootstrap=float(data.bootstrap_values[row]),
         )
         assert result.advantages[row].tolist() == pytest.approx(expected, abs=1e-9)
 
@@ -189,16 +166,13 @@ def test_bilevel_gae_equals_the_turn_by_turn_loop_with_rewards_inside_turns(
     per_token = torch.from_numpy(np.random.default_rng(seed).normal(size=tuple(data.mask.shape)))
     rewards = torch.where(data.mask, data.token_rewards() + per_token, NAN)
     factors = {"gamma": gamma, "lam": lam, "turn_gamma": turn_gamma, "turn_lam": turn_lam}
-    result = bilevel_gae(
-        rewards, data.values, data.mask, data.turn_index, bootstrap_values=data.bootstrap_values, **factors
-    )
+    result = bilevel_gae(rewards, data.values, data.mask, data.turn_index, **factors)
     for row in range(len(rewards)):
         expected = loops.bilevel_gae_row(
             rewards[row].tolist(),
             data.values[row].tolist(),
             data.mask[row].tolist(),
             data.turn_index[row].tolist(),
-            bootstrap=float(data.bootstrap_values[row]),
             **factors,
         )
         assert result.advantages[row].tolist() == pytest.approx(expected, abs=1e-9)
@@ -250,7 +224,6 @@ def spread_out(data: AdvantageBatch, seed: int) -> tuple[AdvantageBatch, Tensor]
         turn_mask=data.turn_mask,
         group_ids=data.group_ids,
         values=widen(data.values, NAN),
-        bootstrap_values=data.bootstrap_values,
         kl_rewards=None if data.kl_rewards is None else widen(data.kl_rewards, NAN),
         anchors=data.anchors,
     )
@@ -303,15 +276,8 @@ def test_bilevel_with_one_turn_is_flat_gae_whatever_the_turn_factors(seed, gamma
 def test_without_discounts_any_number_of_turns_is_flat_gae(seed):
     data = batch(seed)
     rewards = data.token_rewards() + torch.where(data.mask, 0.1, 0.0)
-    flat = gae(rewards, data.values, data.mask, bootstrap_values=data.bootstrap_values)
-    two = bilevel_gae(
-        rewards,
-        data.values,
-        data.mask,
-        data.turn_index,
-        turn_gamma=1.0,
-        bootstrap_values=data.bootstrap_values,
-    )
+    flat = gae(rewards, data.values, data.mask)
+    two = bilevel_gae(rewards, data.values, data.mask, data.turn_index, turn_gamma=1.0)
     assert torch.allclose(flat.advantages, two.advantages, atol=1e-12)
 
 

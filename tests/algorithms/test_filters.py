@@ -30,9 +30,6 @@ def test_groups_with_the_highest_spread_are_kept_whole_and_every_reason_is_given
     assert result.std.tolist() == pytest.approx([0.5**0.5, 50**0.5, 0, 0])
     assert result.size.tolist() == [2, 2, 2, 1]
     assert result.keeps([3, 1, 0, 2]).tolist() == [False, True, True, False]
-    assert result.reason_of(3) == "single_member"
-    with pytest.raises(KeyError, match="no group 9"):
-        result.reason_of(9)
     assert choose(NARROW, WIDE).reasons == ("beyond_keep_ratio", "kept")
 
 

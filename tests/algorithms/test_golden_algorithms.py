@@ -27,11 +27,13 @@ from starpo.algorithms.group import broadcast_to_tokens, grpo, reinforce_plus_pl
 from starpo.algorithms.kl import adapt_coefficient, subtract_kl, token_kl
 from starpo.algorithms.masking import aggregate, masked_mean, masked_sum, masked_var, masked_whiten
 from starpo.algorithms.policy_loss import ppo_loss
-from starpo.algorithms.reinforce import discounted_returns, reinforce_plus_plus, remax
+from starpo.algorithms.reinforce import discounted_returns, reinforce_plus_plus
 from starpo.algorithms.value_loss import value_loss
 
 Case = dict[str, Any]
-CASES: list[Case] = recording("algos.json")["cases"]
+# Of remax, which is not offered here: it needs a greedy attempt per task, and nothing makes one.
+LEFT_OUT = "remax"
+CASES: list[Case] = [case for case in recording("algos.json")["cases"] if case["function"] != LEFT_OUT]
 
 
 @cache
@@ -339,13 +341,6 @@ def check_reinforce_pp(case: Case, listed: str | None) -> None:
     assert float((ours.returns - their_returns)[mask].abs().max()) > 1e-3
 
 
-def check_remax(case: Case, _: str | None) -> None:
-    mask = bool_array(case, "response_mask")
-    ours = remax(array(case, "token_level_rewards"), array(case, "reward_baselines"), mask)
-    assert_close(ours.advantages, torch.where(mask, array(case, "advantages", "outputs"), 0.0))
-    assert_close(ours.returns, torch.where(mask, array(case, "returns", "outputs"), 0.0))
-
-
 def group_inputs(case: Case) -> tuple[Tensor, Tensor, Tensor]:
     _, labels = np.unique(arrays()[case["inputs"]["index"]], return_inverse=True)
     returns = array(case, "token_level_rewards").sum(dim=1)
@@ -580,8 +575,7 @@ def check_masked_stats(case: Case, _: str | None) -> None:
     assert_close(masked_var(values, mask), case["scalars"]["var_unbiased"])
     assert_close(masked_var(values, mask, unbiased=False), case["scalars"]["var_biased"])
     assert_close(masked_mean(values, mask, dim=1), array(case, "row_mean", "outputs"))
-    for name, keep in (("whitened", False), ("whitened_keep_mean", True)):
-        assert_close(masked_whiten(values, mask, keep_mean=keep)[mask], array(case, name, "outputs")[mask])
+    assert_close(masked_whiten(values, mask)[mask], array(case, "whitened", "outputs")[mask])
 
 
 def check_masked_stats_edge(case: Case, _: str | None) -> None:

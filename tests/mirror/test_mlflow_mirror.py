@@ -388,6 +388,6 @@ def test_a_relative_database_belongs_to_the_project_and_other_addresses_stay(tmp
 def test_a_misspelt_key_of_the_configuration_is_named() -> None:
     with pytest.raises(UserError, match=r"tracking\.experimnt"):
         parse_mlflow_config({"tracking": {"experimnt": {"name": "x"}}})
-    with pytest.raises(UserError, match=r"ui\.port"):
-        parse_mlflow_config({"ui": {"port": 0}})
+    with pytest.raises(UserError, match=r"tracking\.trace_share"):
+        parse_mlflow_config({"tracking": {"trace_share": 2}})
     assert parse_mlflow_config({}) == MlflowConfig()

@@ -34,8 +34,6 @@ class ParsedResponse:
     """Legal actions in the order written, at most the turn's limit."""
     format_valid: bool
     """An answer was found (after a thought, where one is asked for) and every action in it is legal."""
-    surplus: int
-    """Legal actions beyond the turn's limit, cut."""
 
 
 def parse_response(
@@ -57,15 +55,13 @@ def parse_response(
     thought_text = thought.text.strip() if thought else ""
     last = next(iter(deque(_passages(text, _ANSWER), maxlen=1)), None)
     if last is None:
-        return ParsedResponse(thought_text, "", (), False, 0)
+        return ParsedResponse(thought_text, "", (), False)
     pieces = [piece for piece in last.text.split(separator) if piece.strip()]
     matched = [match_action(piece) for piece in pieces]
     actions = tuple(name for name in matched if name is not None)
     thought_in_order = thought is not None and thought.end <= last.start
     valid = bool(actions) and len(actions) == len(pieces) and (thought_in_order or not think)
-    return ParsedResponse(
-        thought_text, last.text.strip(), actions[:max_actions], valid, max(0, len(actions) - max_actions)
-    )
+    return ParsedResponse(thought_text, last.text.strip(), actions[:max_actions], valid)
 
 
 class _Passage(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from starpo.algorithms.gae import Advantages, bootstrap_or_zero, check_unit_interval, last_token_of_turn
+from starpo.algorithms.gae import Advantages, check_unit_interval, last_token_of_turn
 from starpo.algorithms.masking import check_mask, masked
 
 
@@ -40,7 +40,6 @@ def bilevel_gae(
     lam: float = 1.0,
     turn_gamma: float = 0.95,
     turn_lam: float | None = None,
-    bootstrap_values: Tensor | None = None,
 ) -> Advantages:
     """Bi-level GAE (RAGEN, arXiv 2504.20073, appendix on turn-wise estimation).
 
@@ -68,7 +67,6 @@ def bilevel_gae(
         lam: trace decay inside a turn, in [0, 1].
         turn_gamma: discount per turn, in [0, 1] (RAGEN: 0.95).
         turn_lam: trace decay over turns, in [0, 1]; ``lam`` by default.
-        bootstrap_values: float [B], the value after the last turn; see :func:`starpo.algorithms.gae.gae`.
 
     Returns:
         Advantages (not whitened) and returns, without gradient.
@@ -87,9 +85,7 @@ def bilevel_gae(
     columns = list(zip(reward.unbind(1), value.unbind(1), mask.unbind(1), ends.unbind(1), strict=True))
 
     # V_{k+1} + s_{k+1}, accumulated while the scan passes through turn k + 1.
-    next_turn_value = bootstrap_or_zero(bootstrap_values, values)
-    next_turn_advantage = torch.zeros_like(next_turn_value)
-    next_value, next_advantage = next_turn_advantage, next_turn_advantage
+    next_turn_value = next_turn_advantage = next_value = next_advantage = value.new_zeros(len(value))
     advantages = []
     for r, v, sampled, end in reversed(columns):
         turn_advantage = r + turn_gamma * next_turn_value - v + turn_gamma * turn_lam * next_turn_advantage

@@ -39,8 +39,6 @@ class AdvantageBatch:
     """int64 [B], equal for attempts at the same task."""
     values: Tensor | None = None
     """float [B, T], the critic's; needed by ``gae`` and ``bilevel_gae``."""
-    bootstrap_values: Tensor | None = None
-    """float [B], value after the last sampled token: 0 for episodes that terminated."""
     kl_rewards: Tensor | None = None
     """float [B, T], minus coefficient times KL per token; None without KL in the reward."""
     anchors: Tensor | None = None
@@ -82,7 +80,6 @@ def gae(batch: AdvantageBatch, *, gamma: float = 1.0, lam: float = 1.0, whiten: 
         batch.mask,
         gamma=gamma,
         lam=lam,
-        bootstrap_values=batch.bootstrap_values,
     )
     return _whitened(result, batch.mask, whiten)
 
@@ -108,7 +105,6 @@ def bilevel_gae(
         lam=lam,
         turn_gamma=turn_gamma,
         turn_lam=turn_lam,
-        bootstrap_values=batch.bootstrap_values,
     )
     return _whitened(result, batch.mask, whiten)
 

@@ -57,13 +57,6 @@ class FilterResult:
         """Whether each trajectory is kept: integer [N] -> bool [N]."""
         return np.isin(np.asarray(group), self.group_ids[self.kept])
 
-    def reason_of(self, group: int) -> Reason:
-        """The reason of one group; KeyError if there is no such group."""
-        found = np.flatnonzero(self.group_ids == group)
-        if not len(found):
-            raise KeyError(f"no group {group} in this result")
-        return self.reasons[found[0]]
-
 
 def select_groups(
     returns: ArrayLike,

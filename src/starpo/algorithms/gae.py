@@ -82,7 +82,6 @@ def gae(
     *,
     gamma: float = 1.0,
     lam: float = 1.0,
-    bootstrap_values: Tensor | None = None,
 ) -> Advantages:
     """Token-level GAE (Schulman et al., arXiv 1506.02438, eq. 16; RAGEN's PPO, arXiv 2504.20073).
 
@@ -90,7 +89,7 @@ def gae(
 
         delta_t = r_t + gamma V_t' - V_t,   A_t = delta_t + gamma lam A_t',   R_t = A_t + V_t
 
-    and after the last one V_t' is the bootstrap value (0 for an episode that ended) and A_t' is 0.
+    and after the last one V_t' and A_t' are 0: a trajectory that a limit cut off ends there.
 
     Args:
         token_rewards: float [B, T], see :func:`place_turn_rewards`; entries outside the mask are ignored.
@@ -98,8 +97,6 @@ def gae(
         mask: bool [B, T].
         gamma: discount per sampled token, in [0, 1].
         lam: trace decay, in [0, 1].
-        bootstrap_values: float [B], the value after the last sampled token: 0 where the episode terminated,
-            the critic's estimate where it was only cut off. All 0 by default.
 
     Returns:
         Advantages (not whitened, see :func:`starpo.algorithms.masking.masked_whiten`) and returns, without
@@ -115,8 +112,7 @@ def gae(
     check_mask(mask, token_rewards, values)
     value = masked(values, mask)
     columns = list(zip(masked(token_rewards, mask).unbind(1), value.unbind(1), mask.unbind(1), strict=True))
-    next_value = bootstrap_or_zero(bootstrap_values, values)
-    next_advantage = torch.zeros_like(next_value)
+    next_value = next_advantage = value.new_zeros(len(value))
     advantages = []
     for reward, here, sampled in reversed(columns):
         advantage = reward + gamma * next_value - here + gamma * lam * next_advantage
@@ -125,18 +121,3 @@ def gae(
         advantages.append(advantage)
     result = masked(torch.stack(advantages[::-1], dim=1), mask) if advantages else value
     return Advantages(result, masked(result + value, mask))
-
-
-def bootstrap_or_zero(bootstrap_values: Tensor | None, values: Tensor) -> Tensor:
-    """The value after each row's last sampled token, float [B]; zeros if none is given.
-
-    Raises:
-        ValueError: its shape is not [B].
-    """
-    if bootstrap_values is None:
-        return torch.zeros(values.shape[0], dtype=values.dtype, device=values.device)
-    if bootstrap_values.shape != values.shape[:1]:
-        raise ValueError(
-            f"bootstrap_values must have shape {tuple(values.shape[:1])}, got {tuple(bootstrap_values.shape)}"
-        )
-    return bootstrap_values.to(values.dtype)

@@ -6,44 +6,12 @@ gives credit to a single turn without a critic.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-
 import torch
 from torch import Tensor
 
 from starpo.algorithms.gae import check_unit_interval
 from starpo.algorithms.group import GRPO_EPSILON, grpo
 from starpo.algorithms.masking import check_mask, masked
-
-
-def anchor_ids(anchors: Sequence[Sequence[Hashable]], group_ids: Tensor, turns: int) -> Tensor:
-    """Number the (group, state) pairs: turns with equal numbers form one step-level group.
-
-    Args:
-        anchors: per trajectory, the state before each of its turns (its observation text, say).
-        group_ids: integer [B].
-        turns: K, the columns of the result; no trajectory has more turns.
-
-    Returns:
-        int64 [B, K]; -1 where the trajectory has no such turn.
-
-    Raises:
-        ValueError: as many anchor lists as group ids are needed; or a list longer than ``turns``.
-
-    Example: anchors ``[["a", "b"], ["a"]]`` of one group give ``[[0, 1], [0, -1]]``.
-    """
-    if len(anchors) != len(group_ids):
-        raise ValueError(
-            f"expected {len(group_ids)} lists of anchors, one per trajectory, got {len(anchors)}"
-        )
-    numbers: dict[tuple[int, Hashable], int] = {}
-    ids = torch.full((len(anchors), turns), -1, dtype=torch.int64)
-    for row, (states, group) in enumerate(zip(anchors, group_ids.tolist(), strict=True)):
-        if len(states) > turns:
-            raise ValueError(f"trajectory {row} has {len(states)} anchors but only {turns} turns are allowed")
-        for turn, state in enumerate(states):
-            ids[row, turn] = numbers.setdefault((group, state), len(numbers))
-    return ids
 
 
 def turn_returns(turn_rewards: Tensor, turn_mask: Tensor, *, gamma: float = 0.95) -> Tensor:
@@ -84,7 +52,7 @@ def gigpo(
         turn_rewards: float [B, K].
         turn_mask: bool [B, K].
         group_ids: integer [B].
-        anchors: int64 [B, K], see :func:`anchor_ids`.
+        anchors: int64 [B, K], equal where turns of a group started from the same state.
         gamma: discount per turn of the step-level return, in [0, 1].
         step_weight: weight of the step-level part, not negative.
         divide_by_std: whether both parts are divided by their group's standard deviation.

@@ -69,30 +69,17 @@ def masked_var(values: Tensor, mask: Tensor, *, unbiased: bool = True) -> Tensor
     return squares / (count - 1 if unbiased else count).clamp(min=1)
 
 
-def masked_whiten(values: Tensor, mask: Tensor, *, keep_mean: bool = False) -> Tensor:
+def masked_whiten(values: Tensor, mask: Tensor) -> Tensor:
     """Shift and scale the selected values to mean 0 and unbiased variance 1; 0 outside the mask.
 
     With no selected value the result is all 0; with one it is 0 there (its deviation from itself), so that a
-    batch of one token is an ordinary outcome. ``keep_mean`` restores the mean after the scaling.
+    batch of one token is an ordinary outcome.
 
     Example: values ``[[1, 3, nan]]``, mask ``[[True, True, False]]`` give ``[[-0.7071, 0.7071, 0]]``.
     """
     mean = masked_mean(values, mask)
     scaled = (values - mean) * torch.rsqrt(masked_var(values, mask) + WHITEN_EPSILON)
-    return masked(scaled + mean if keep_mean else scaled, mask)
-
-
-def count_tokens(mask: Tensor) -> int:
-    """Number of sampled tokens: the ``total_tokens`` of :func:`aggregate` when summed over a whole batch."""
-    return int(mask.sum())
-
-
-def count_sequences(mask: Tensor) -> int:
-    """Number of rows with at least one sampled token: the ``total_sequences`` of :func:`aggregate`.
-
-    Rows without any, such as padding rows that even out ranks, are no sequences.
-    """
-    return int(mask.any(dim=-1).sum())
+    return masked(scaled, mask)
 
 
 def aggregate(

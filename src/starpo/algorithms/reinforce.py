@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from starpo.algorithms.gae import Advantages, check_unit_interval, gae
-from starpo.algorithms.group import broadcast_to_tokens
 from starpo.algorithms.masking import masked_whiten
 
 
@@ -36,20 +35,3 @@ def reinforce_plus_plus(token_rewards: Tensor, mask: Tensor, *, gamma: float = 1
     """
     returns = discounted_returns(token_rewards, mask, gamma=gamma)
     return Advantages(masked_whiten(returns, mask), returns)
-
-
-def remax(token_rewards: Tensor, baseline_returns: Tensor, mask: Tensor) -> Advantages:
-    """ReMax: sum of rewards from the token on, minus the return of a greedy attempt (arXiv 2310.10505).
-
-    Args:
-        token_rewards: float [B, T].
-        baseline_returns: float [B], return of the greedy decoding of the same task.
-        mask: bool [B, T].
-
-    Returns:
-        Advantages and returns, both [B, T].
-
-    Example: rewards ``[[0, 1]]`` and baseline ``[0.25]`` give advantages ``[[0.75, 0.75]]``.
-    """
-    returns = discounted_returns(token_rewards, mask)
-    return Advantages(returns - broadcast_to_tokens(baseline_returns.to(returns.dtype), mask), returns)

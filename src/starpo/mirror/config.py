@@ -56,21 +56,11 @@ class TrackingConfig(_Section):
     """Interval of MLflow's system metrics (processor, memory, disk, and GPU load and power); null: none."""
 
 
-class UiConfig(_Section):
-    """Address of ``mlflow ui``."""
-
-    host: str = "127.0.0.1"
-    """Interface it listens on."""
-    port: int = Field(default=5000, gt=0, lt=65536)
-    """Its port."""
-
-
 class MlflowConfig(_Section):
     """All of ``mlflow.yml``."""
 
     server: ServerConfig = ServerConfig()
     tracking: TrackingConfig = TrackingConfig()
-    ui: UiConfig = UiConfig()
 
     def tracking_uri(self, root: Path) -> str:
         """The URI; a relative SQLite path is made absolute, so that the working directory does not matter."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,12 +121,6 @@ def collapse(run: Run, metrics: list[dict[str, Any]], config: MonitorConfig) -> 
         "lead_times": lead_times(state),
         "events": [describe(event) for event in state.events],
     }
-
-
-def _largest_error(metrics: Mapping[str, Any], groups: int) -> float:
-    """Standard error of success where a run did not measure it: as if a group's members all ended alike."""
-    rate = float(metrics.get("success", 0.0))
-    return math.sqrt(max(rate * (1 - rate), 0.0) / groups)
 
 
 def _spans(state: MonitorState, indicator: str, first: int, last: int) -> list[list[Any]]:

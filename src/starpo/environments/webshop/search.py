@@ -9,7 +9,6 @@ are ordered by document id. Without that rounding of lengths other products come
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -175,8 +174,3 @@ class SearchIndex:
     def nbytes(self) -> int:
         """Bytes of the number arrays, without the dictionary of terms."""
         return sum(each.nbytes for each in (self.starts, self.documents, self.scores, self.ranks))
-
-
-def published_score(score: float) -> float:
-    """``score`` as Anserini prints it: four decimals (it then moves ties apart by 0.000001 in their order)."""
-    return math.floor(score * 10_000 + 0.5) / 10_000
