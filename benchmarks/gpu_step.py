@@ -42,7 +42,8 @@ from starpo.pipelines.rollout.nodes import generate_rollouts
 from starpo.pipelines.update.nodes import update_policy
 from starpo.rollout.host import EngineHost, Serving
 from starpo.rollout.vllm_engine import VLLMEngine
-from starpo.store.policies import Policy, PolicyState, contiguous, load_tokenizer
+from starpo.store.policies import Policy, load_tokenizer
+from starpo.store.policy_state import PolicyState, contiguous
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED_SECONDS = {"all groups": 70.0, "25 % of the groups": 24.0}

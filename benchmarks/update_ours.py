@@ -20,7 +20,8 @@ from starpo.config.algorithm import AlgorithmConfig
 from starpo.config.learner import LearnerConfig, OptimizerConfig
 from starpo.learning.batching import Sequences
 from starpo.learning.learner import Learner
-from starpo.store.policies import Policy, PolicyState, contiguous
+from starpo.store.policies import Policy
+from starpo.store.policy_state import PolicyState, contiguous
 
 #: All rows of a batch make one step.
 ROWS = 4096

@@ -9,57 +9,50 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
-from starpo.app.parameters import current_parameters
 from starpo.config.evaluation import EvaluationConfig
+from starpo.config.resolved import Resolved
 from starpo.pipelines.base_policy.nodes import import_policy
 from starpo.pipelines.base_policy.pipeline import create_pipeline as base_policy_pipeline
 from starpo.pipelines.evaluate.pipeline import (
     comparison_stage,
-    evaluation_name,
     evaluation_stage,
     reference_stage,
 )
 from starpo.pipelines.reward.pipeline import reward_stage
 from starpo.pipelines.rollout.pipeline import rollout_stage
 from starpo.pipelines.update.pipeline import update_stage
+from starpo.store.layout import Played, comparison_name, iteration_name, policy_name
 
 
-def policy_name(iteration: int) -> str:
-    """Catalog name of the policy with ``iteration`` iterations behind it."""
-    return f"policy_{iteration:04d}"
-
-
-def training_pipeline(iterations: int | None = None) -> Pipeline:
-    """All iterations of the current parameters, or the first ``iterations`` of them.
+def training_pipeline(resolved: Resolved, iterations: int | None = None) -> Pipeline:
+    """All iterations that the parameters ask for, or the first ``iterations`` of them.
 
     Built in one ``Pipeline``: summing 200 of them takes minutes.
     """
-    parameters = current_parameters()
+    parameters = resolved.parameters
     count, evaluation = iterations or parameters.run.iterations, parameters.evaluation
     initial = "base_policy" if parameters.run.fork_from is None else "fork_policy"
     first = Node(import_policy, inputs=[initial, "params:run"], outputs=policy_name(0), name="import_policy")
     parts: list[Pipeline | Node] = [first, _comparison(evaluation, count)]
     if parameters.run.fork_from is None:
-        parts.append(base_policy_pipeline())
+        parts.append(base_policy_pipeline(resolved))
     suites: dict[str, None] = {}
     for iteration in range(count + 1):
         due = _due(evaluation, iteration, count)
-        suites |= dict.fromkeys(suite for suite, _ in due)
-        parts += [evaluation_stage(suite, t, iteration, policy_name(iteration)) for suite, t in due]
+        suites |= dict.fromkeys(played.suite for played in due)
+        parts += [evaluation_stage(played, iteration, policy_name(iteration)) for played in due]
         if iteration < count:
-            parts.append(
-                _iteration(iteration, [f"{evaluation_name(s, t, iteration)}.summary" for s, t in due])
-            )
+            parts.append(_iteration(iteration, [f"{played.entry(iteration)}.summary" for played in due]))
     return Pipeline([*parts, reference_stage(suites)])
 
 
-def _due(evaluation: EvaluationConfig, iteration: int, count: int) -> list[tuple[str, float]]:
-    """(suite, temperature) pairs to evaluate at ``iteration``."""
+def _due(evaluation: EvaluationConfig, iteration: int, count: int) -> list[Played]:
+    """What is played at ``iteration``."""
     due = []
     if iteration % evaluation.every == 0 or iteration == count:
-        due += [(suite, evaluation.temperatures[0]) for suite in evaluation.periodic]
+        due += [Played(suite, evaluation.temperatures[0]) for suite in evaluation.periodic]
     if iteration in {0, count}:
-        due += [(suite, t) for suite in evaluation.final for t in evaluation.temperatures]
+        due += [Played(suite, t) for suite in evaluation.final for t in evaluation.temperatures]
     return list(dict.fromkeys(due))
 
 
@@ -86,14 +79,11 @@ def _iteration(iteration: int, evaluations: list[str]) -> Pipeline:
                 "monitor",
             )
         },
-        namespace=f"iter_{iteration:04d}",
+        namespace=iteration_name(iteration),
     )
 
 
 def _comparison(evaluation: EvaluationConfig, count: int) -> Pipeline:
-    both = {
-        (suite, t): (evaluation_name(suite, t, 0), evaluation_name(suite, t, count))
-        for suite in evaluation.final
-        for t in evaluation.temperatures
-    }
-    return comparison_stage(both, f"comparison_{count:04d}")
+    finals = [Played(suite, t) for suite in evaluation.final for t in evaluation.temperatures]
+    both = {(each.suite, each.temperature): (each.entry(0), each.entry(count)) for each in finals}
+    return comparison_stage(both, comparison_name(count))

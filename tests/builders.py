@@ -21,7 +21,8 @@ from starpo.config.rollout import EngineConfig
 from starpo.environments.splits import Split
 from starpo.rollout.engine import Completion, Sampling
 from starpo.rollout.episodes import RolloutPlan
-from starpo.store.policies import Policy, PolicyState
+from starpo.store.policies import Policy
+from starpo.store.policy_state import PolicyState
 from starpo.store.schemas import SCHEMA_VERSION, TURNS
 
 PROJECT = Path(__file__).resolve().parents[1]

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from starpo.app import parameters
 from starpo.app.commands.named_policies import named_policy
 from starpo.app.commands.runs import _summaries
+from starpo.app.hooks.parameters import ParametersHooks
 from starpo.app.hooks.retention import RetentionHooks
 from starpo.app.hooks.run_record import RunRecordHooks
+from starpo.config.resolved import Source
 from starpo.pipelines.rescore.nodes import compare_scorings
 from starpo.pipelines.rescore.pipeline import _stored
-from starpo.store.layout import Source, newest_source, parse_source
 from starpo.store.retention import last_complete, stored_policies
 from starpo.store.runs import new_record, write_record
+from starpo.store.sources import newest_source, parse_source
 
 RUN = "train_starpo_s-bandit-seed0"
 NUMBERS = (9, 9999, 10000, 12345)
@@ -63,14 +64,15 @@ def test_stored_policies_rise(root: Path) -> None:
 
 
 def test_hooks_look_at_the_newest_policy(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = RunRecordHooks()
+    parameters = ParametersHooks()
+    run = RunRecordHooks(parameters)
     run.root, run.name, run.record = root, RUN, new_record(RUN, "train_starpo_s", {})
     assert run._stopped()
     pruned: dict[str, Any] = {}
     monkeypatch.setattr("starpo.store.retention.prune", lambda _, **kept: pruned.update(kept))
     monkeypatch.setattr("starpo.store.retention.evaluated_iterations", lambda _: [0])
     current = SimpleNamespace(monitor=SimpleNamespace(action="roll_back"), run=SimpleNamespace(keep_last=1))
-    monkeypatch.setattr(parameters, "current_parameters", lambda: current)
+    parameters.resolved = SimpleNamespace(parameters=current)  # type: ignore[assignment]
     RetentionHooks(run).after_dataset_saved("policy_12345")
     assert pruned["keep_state"] == NUMBERS[-1]
 
@@ -78,7 +80,7 @@ def test_hooks_look_at_the_newest_policy(root: Path, monkeypatch: pytest.MonkeyP
 def test_a_run_is_scored_anew_in_its_own_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     names = [f"{number:04d}" for number in NUMBERS]
-    assert _stored(Source(RUN, NUMBERS[-1])) == names
+    assert _stored(Source(RUN, NUMBERS[-1])) == list(NUMBERS)
     monkeypatch.setattr("starpo.pipelines.rescore.nodes.compare_scores", lambda before, after: {})
     tables: dict[str, Any] = {f"{kind}_{name}": None for name in names for kind in ("before", "after")}
     rows = compare_scorings(**tables)["iterations"]

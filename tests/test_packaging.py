@@ -13,7 +13,7 @@ import pytest
 from kedro.pipeline import Pipeline
 from projects import SOURCE
 
-from starpo.app import parameters
+from starpo.app.parameters import configured_parameters
 
 PYPROJECT = tomllib.loads((SOURCE / "pyproject.toml").read_text())
 PIPELINES = sorted(path.parent.name for path in (SOURCE / "pipelines").glob("*/__init__.py"))
@@ -66,9 +66,8 @@ def test_every_pipeline_is_importable_alone_without_the_heavy_libraries() -> Non
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_pipeline_folder_creates_a_pipeline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parameters, "_current", None)
     monkeypatch.chdir(SOURCE)
-    created = importlib.import_module(f"starpo.pipelines.{name}").create_pipeline()
+    created = importlib.import_module(f"starpo.pipelines.{name}").create_pipeline(configured_parameters())
     assert isinstance(created, Pipeline)
     assert created.nodes
 

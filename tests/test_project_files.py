@@ -13,18 +13,12 @@ import yaml
 from kedro.config import OmegaConfigLoader
 
 from starpo.algorithms.registry import advantage_estimator, policy_loss_function
-from starpo.app import parameters
-from starpo.app.parameters import Resolved, resolve_parameters
+from starpo.app.parameters import resolve_parameters
+from starpo.config.resolved import Resolved
 from starpo.monitor.glossary import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 PRESETS = sorted(path.parent.name for path in (ROOT / "pipelines").glob("train_*/__init__.py"))
-
-
-@pytest.fixture(autouse=True)
-def parameters_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore afterwards what the process remembers of its parameters."""
-    monkeypatch.setattr(parameters, "_current", None)
 
 
 def resolved(pipeline: str, env: str = "local") -> Resolved:
@@ -83,13 +77,6 @@ def test_studies_name_their_base_policies(study: str, name: str, env: str):
 
 def test_the_page_of_metrics_is_the_generated_one():
     assert (ROOT / "docs/metrics.md").read_text() == markdown(), "run `make docs`"
-
-
-def test_links_between_documents_lead_somewhere():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "conf/README.md"]:
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-            if not target.startswith("http"):
-                assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
 def test_workflow_files_are_valid():

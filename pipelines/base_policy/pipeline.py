@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
+from starpo.config.resolved import Resolved
 from starpo.pipelines.base_policy.nodes import make_base_policy
 
 
-def create_pipeline(**kwargs: object) -> Pipeline:
+def create_pipeline(_: Resolved) -> Pipeline:
     """params -> base_policy."""
     return Pipeline(
         [

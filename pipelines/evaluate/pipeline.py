@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial, update_wrapper
 from typing import Any
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
-from starpo.app.parameters import current
+from starpo.config.resolved import Resolved, Source
 from starpo.pipelines.evaluate.nodes import (
     compare_policies,
     gather_summaries,
@@ -16,28 +17,22 @@ from starpo.pipelines.evaluate.nodes import (
     play_suite,
     refer_suite,
 )
-from starpo.store.layout import Source
+from starpo.store.layout import Played, comparison_name, reference_name
 
 
-def evaluation_name(suite: str, temperature: float, iteration: int, prefix: str = "evaluation") -> str:
-    """Namespace of one evaluation: catalog names without ``.turns``, ``.summary``, ``.labels``, ``.seconds``."""
-    return f"{prefix}__{suite}__t{str(float(temperature)).replace('.', '_')}__{iteration:04d}"
-
-
-def evaluation_stage(
-    suite: str, temperature: float, iteration: int, policy: str, *, prefix: str = "evaluation"
-) -> Pipeline:
+def evaluation_stage(played: Played, iteration: int, policy: str) -> Pipeline:
     """One suite at one temperature: policy, the suite's reference -> turns and their seconds, summary, labels."""
+    fixed = {"suite": played.suite, "temperature": played.temperature}
     shared = ["params:evaluation", "params:environment", "params:agent"]
     nodes = [
         Node(
-            _fixed(play_suite, suite=suite, temperature=temperature),
+            _fixed(play_suite, **fixed),
             inputs=["engine", "policy", *shared, "params:engine"],
             outputs=["turns", "seconds"],
             name="play",
         ),
         Node(
-            _fixed(judge_policy, suite=suite, temperature=temperature),
+            _fixed(judge_policy, **fixed),
             inputs=["turns", "reference", "policy", *shared],
             outputs=["summary", "labels"],
             name="judge",
@@ -45,9 +40,9 @@ def evaluation_stage(
     ]
     return pipeline(
         nodes,
-        inputs={"engine": "engine", "policy": policy, "reference": _reference_name(suite)},
+        inputs={"engine": "engine", "policy": policy, "reference": reference_name(played.suite)},
         parameters={name: name for name in (*shared, "params:engine")},
-        namespace=evaluation_name(suite, temperature, iteration, prefix),
+        namespace=played.entry(iteration),
     )
 
 
@@ -58,7 +53,7 @@ def reference_stage(suites: Iterable[str]) -> Pipeline:
             Node(
                 _fixed(refer_suite, suite=suite),
                 inputs=["params:evaluation", "params:environment", "params:agent"],
-                outputs=_reference_name(suite),
+                outputs=reference_name(suite),
                 name=f"refer_{suite}",
             )
             for suite in dict.fromkeys(suites)
@@ -82,34 +77,33 @@ def comparison_stage(
     return pipeline([node], inputs=tables, outputs={"comparison": output})
 
 
-def create_pipeline(**kwargs: object) -> Pipeline:
+def create_pipeline(resolved: Resolved) -> Pipeline:
     """The stage alone, on the policy that ``run.source`` names: final and generalisation suites, every temperature.
 
     With ``evaluation.against`` a second policy plays them too, and the two are compared.
     """
-    resolved = current()
     evaluation = resolved.parameters.evaluation
     source = resolved.source or Source("", 0)
     suites = dict.fromkeys([*evaluation.final, *evaluation.generalisation])
-    pairs = [(suite, temperature) for suite in suites for temperature in evaluation.temperatures]
-    names = {pair: evaluation_name(*pair, source.iteration) for pair in pairs}
+    due = [Played(suite, temperature) for suite in suites for temperature in evaluation.temperatures]
     parts: list[Pipeline | Node] = [reference_stage(suites)]
-    parts += [evaluation_stage(*pair, source.iteration, "source_policy") for pair in pairs]
+    parts += [evaluation_stage(each, source.iteration, "source_policy") for each in due]
     parts.append(
         Node(
             _fixed(gather_summaries, policy=str(source)),
-            inputs=[f"{name}.summary" for name in names.values()],
+            inputs=[f"{each.entry(source.iteration)}.summary" for each in due],
             outputs="evaluation_overview",
             name="gather_summaries",
         )
     )
     if (other := resolved.against) is not None:
-        for pair in pairs:
-            parts.append(evaluation_stage(*pair, other.iteration, "against_policy", prefix="against"))
+        theirs = [replace(each, against=True) for each in due]
+        parts += [evaluation_stage(each, other.iteration, "against_policy") for each in theirs]
         both = {
-            pair: (evaluation_name(*pair, other.iteration, "against"), name) for pair, name in names.items()
+            (own.suite, own.temperature): (their.entry(other.iteration), own.entry(source.iteration))
+            for own, their in zip(due, theirs, strict=True)
         }
-        output = f"comparison_{source.iteration:04d}"
+        output = comparison_name(source.iteration)
         parts.append(comparison_stage(both, output, between=(str(other), str(source))))
     return Pipeline(parts)
 
@@ -117,7 +111,3 @@ def create_pipeline(**kwargs: object) -> Pipeline:
 def _fixed(function: Callable[..., Any], **arguments: object) -> Callable[..., Any]:
     """``function`` with arguments that are no catalog entries, under its own name."""
     return update_wrapper(partial(function, **arguments), function)
-
-
-def _reference_name(suite: str) -> str:
-    return f"reference__{suite}"

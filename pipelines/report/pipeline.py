@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
+from starpo.config.resolved import Resolved
 from starpo.pipelines.report.nodes import draw_page, gather_runs
 
 
-def create_pipeline(**kwargs: object) -> Pipeline:
+def create_pipeline(_: Resolved) -> Pipeline:
     """The runs are those of ``report.runs``; they are read from their files, whatever they are doing."""
     return Pipeline(
         [

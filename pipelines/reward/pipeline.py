@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
+from starpo.config.resolved import Resolved
 from starpo.pipelines.reward.nodes import filter_groups, score_trajectories
 
 
@@ -27,7 +28,7 @@ def reward_stage() -> Pipeline:
     )
 
 
-def create_pipeline(**kwargs: object) -> Pipeline:
+def create_pipeline(_: Resolved) -> Pipeline:
     """The stage alone: scores the rollouts that ``run.source`` names."""
     return pipeline(
         reward_stage(), inputs={"rollouts": "source_rollouts"}, outputs={"scored": "stage_scored"}

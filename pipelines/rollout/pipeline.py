@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
+from starpo.config.resolved import Resolved
 from starpo.pipelines.rollout.nodes import generate_rollouts
 
 
@@ -32,7 +33,7 @@ def rollout_stage() -> Pipeline:
     )
 
 
-def create_pipeline(**kwargs: object) -> Pipeline:
+def create_pipeline(_: Resolved) -> Pipeline:
     """The stage alone: on the policy that ``run.source`` names."""
     return pipeline(
         rollout_stage(), inputs={"policy": "source_policy"}, outputs={"rollouts": "stage_rollouts"}

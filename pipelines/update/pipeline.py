@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline, pipeline
 
+from starpo.config.resolved import Resolved
 from starpo.pipelines.update.nodes import update_policy
 
 
@@ -38,7 +39,7 @@ def update_stage(evaluations: int = 0) -> Pipeline:
     )
 
 
-def create_pipeline(**kwargs: object) -> Pipeline:
+def create_pipeline(_: Resolved) -> Pipeline:
     """The stage alone: one update from the policy, rollouts and scores that ``run.source`` names."""
     return pipeline(
         update_stage(),

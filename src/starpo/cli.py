@@ -30,7 +30,8 @@ from kedro.framework.cli.utils import (
 from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
 
-from starpo.app.kedro_command import check_env, kedro_run
+from starpo.config.kedro_command import check_env, kedro_run
+from starpo.config.resolved import Resolved
 from starpo.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,9 @@ def run(
             raise
         click.secho(f"Error: {mistake}", fg="red", err=True)
         sys.exit(1)
-    _say_where_to_look(names[0])
+    from starpo import settings  # noqa: PLC0415
+
+    _say_where_to_look(settings.run.resolved)
 
 
 def _check_names(pipelines: list[str], env: str | None, conf: Path) -> None:
@@ -133,17 +136,18 @@ _TABLES = {
 }
 
 
-def _say_where_to_look(pipeline: str) -> None:
-    from starpo.app import parameters  # noqa: PLC0415
+def _say_where_to_look(current: Resolved) -> None:
     from starpo.store import runs  # noqa: PLC0415
+    from starpo.store.layout import Layer, RunPaths  # noqa: PLC0415
 
+    pipeline = current.pipeline
     if pipeline == "base_policy":
-        click.echo(f"Base policy: data/06_models/{parameters.current().names['base']}/policy_0000")
+        click.echo(f"Base policy: {RunPaths(Path(), current.names['base']).policy(0)}")
         return
     if pipeline == "report":
-        click.echo(f"Report: data/08_reporting/{parameters.current().names['report']}/report.html")
+        folder = RunPaths(Path(), current.names["report"]).folder(Layer.REPORTING)
+        click.echo(f"Report: {folder / 'report.html'}")
         return
-    current = parameters.current()
     name = current.names["name"]
     record = runs.read_record(Path.cwd(), name)
     ended = (

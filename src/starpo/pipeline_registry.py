@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from kedro.framework.project import find_pipelines
+import pkgutil
+from importlib import import_module
+
+from kedro.framework.project import pipelines
 from kedro.pipeline import Pipeline
+
+from starpo.app.parameters import configured_parameters
+from starpo.settings import parameters
 
 
 def register_pipelines() -> dict[str, Pipeline]:
-    """Pipelines found in ``pipelines/``; the default, which viewers open, is one iteration of training.
+    """The requested pipelines, or all in ``pipelines/``; the default, which viewers open, is one iteration.
 
     ``kedro run`` without a name runs ``train_starpo_s``.
     """
-    found = find_pipelines(raise_errors=True)
+    # Kedro asks without a way to pass the command's parameters; its hook has them.
+    resolved = parameters.resolved or configured_parameters()
+    package = import_module("starpo.pipelines")
+    known = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+    requested = pipelines._requested_pipelines
+    found = {
+        name: import_module(f"starpo.pipelines.{name}").create_pipeline(resolved)
+        for name in known
+        if requested is None or "__default__" in requested or name in requested
+    }
     found["__default__"] = found.get("iteration", Pipeline([]))
     return found

@@ -15,7 +15,8 @@ from starpo.app.hooks.terminal import TerminalHooks
 # Kedro warns of dots in dataset names, which its own namespaces made, wherever one iteration refers to another.
 warnings.filterwarnings("ignore", message="One or more dataset names contain")
 
-run = RunRecordHooks()
+parameters = ParametersHooks()
+run = RunRecordHooks(parameters)
 clock = ClockHooks(run)
 gates = GateHooks(run)
 
@@ -24,7 +25,7 @@ gates = GateHooks(run)
 HOOKS = tuple(
     reversed(
         (
-            ParametersHooks(),
+            parameters,
             run,
             NativeOutputHooks(run),
             clock,

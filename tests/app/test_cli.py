@@ -7,18 +7,19 @@ import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from kedro.framework.startup import bootstrap_project
 from projects import SMOKE, SOURCE, Project, new_project
 
-from starpo.app import parameters
 from starpo.cli import _say_where_to_look, cli, user_mistake
+from starpo.config.resolved import Source
 from starpo.errors import UserError
-from starpo.store.layout import STAGES, Source
 from starpo.store.run_tables import Run
 from starpo.store.runs import State, new_record, write_record
+from starpo.store.sources import STAGES
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,6 @@ def refused(project: Project, *arguments: str) -> str:
     """The message of a command that must end with code 1 and without a traceback or any work."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project.root)
-        patch.setattr(parameters, "_current", None)
         patch.setattr(logging.config, "dictConfig", lambda _: None)  # pytest's handlers stay
         bootstrap_project(project.root)
         done = CliRunner().invoke(cli, ["run", *arguments])
@@ -121,11 +121,10 @@ def said_at_the_end(
     write_record(root, record)
     source = Source("theirs", 12) if pipeline in STAGES else None
     names = {"name": "mine", "base": "base-x", "report": "page"}
-    current = SimpleNamespace(names=names, env=env, source=source)
+    current: Any = SimpleNamespace(pipeline=pipeline, names=names, env=env, source=source)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        patch.setattr(parameters, "current", lambda: current)
-        _say_where_to_look(pipeline)
+        _say_where_to_look(current)
     return capsys.readouterr().out
 
 
@@ -175,4 +174,4 @@ def test_a_mistake_is_found_behind_what_kedro_wraps_around_it() -> None:
 
 
 def test_the_test_projects_are_not_the_repository(empty: Project) -> None:
-    assert Path(os.path.commonpath([empty.root, Path(__file__)])) != Path(__file__).parents[1]
+    assert Path(os.path.commonpath([empty.root, Path(__file__)])) != Path(__file__).parents[2]

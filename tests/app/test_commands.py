@@ -15,8 +15,9 @@ from rich.console import Console
 
 from starpo.app.commands import runs, scheduled_evaluation
 from starpo.app.commands.main import main
-from starpo.store.layout import STAGES
-from starpo.store.runs import new_record, read_record, record_path, write_record
+from starpo.store.layout import RunPaths
+from starpo.store.runs import new_record, read_record, write_record
+from starpo.store.sources import STAGES
 
 STARPO = str(Path(sys.executable).with_name("starpo"))
 
@@ -111,7 +112,7 @@ def test_an_empty_project_is_not_an_error(tmp_path: Path) -> None:
 
 
 def test_a_broken_record_shows_in_the_list(root: Path) -> None:
-    record_path(root, "lake").write_text("{")
+    RunPaths(root, "lake").record.write_text("{")
     listed = said(root, "runs", "list")
     assert "unreadable" in listed and "run.json is corrupt" in listed
 
@@ -119,7 +120,7 @@ def test_a_broken_record_shows_in_the_list(root: Path) -> None:
 def test_removal_needs_yes_where_nobody_can_answer(root: Path) -> None:
     refused = invoke(root, "runs", "rm", "lake")
     assert refused.exit_code == 1 and "--yes" in refused.stderr
-    assert record_path(root, "lake").exists()
+    assert RunPaths(root, "lake").record.exists()
     assert said(root, "runs", "rm", "lake", "--yes").startswith("removed lake;")
     assert not list(root.rglob("lake"))
 
@@ -133,7 +134,7 @@ def test_removal_asks_on_a_terminal(
     monkeypatch.setattr(runs, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     done = invoke(root, "runs", "rm", "lake", answer=answer)
     assert done.exit_code == status and "Delete these folders (" in done.stdout
-    assert record_path(root, "lake").exists() is (status != 0)
+    assert RunPaths(root, "lake").record.exists() is (status != 0)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from kedro.io import DatasetError
 from starpo.app.datasets import JSONFileDataset, PolicyDataset, TableDataset, read_table
 from starpo.cli import user_mistake
 from starpo.errors import UserError
-from starpo.store.policies import PolicyState
+from starpo.store.policy_state import PolicyState
 from starpo.store.schemas import SCORED, TABLES, TURNS, UPDATES, WINDOWED_TURNS
 
 GOOD = turns_table(turn_row(turn=0), turn_row(turn=1))

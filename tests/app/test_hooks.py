@@ -14,8 +14,9 @@ from pluggy import PluginManager
 
 from starpo import settings
 from starpo.app.hooks.clock import ClockHooks
+from starpo.app.hooks.parameters import ParametersHooks
 from starpo.app.hooks.run_record import RunRecordHooks
-from starpo.store.layout import RECORDS
+from starpo.store.layout import RunPaths
 
 
 @pytest.fixture
@@ -90,9 +91,9 @@ def node(manager: PluginManager, name: str) -> None:
 
 
 def test_reports_see_an_iteration_s_times_and_the_file_holds_theirs_as_well(tmp_path: Path) -> None:
-    run = RunRecordHooks()
+    run = RunRecordHooks(ParametersHooks())
     run.root, run.name = tmp_path, "lake"
-    (tmp_path / RECORDS / "lake").mkdir(parents=True)
+    RunPaths(tmp_path, "lake").record.parent.mkdir(parents=True)
     clock = ClockHooks(run)
     reporter = Reporter(clock)
     manager = _create_hook_manager()
@@ -111,7 +112,7 @@ def test_reports_see_an_iteration_s_times_and_the_file_holds_theirs_as_well(tmp_
     assert before == {}
     assert first["seconds_update"] == second["seconds_update"] == 2.5
     assert first["tokens_per_second"] == pytest.approx(100 / first["seconds_rollout"])
-    lines = (tmp_path / RECORDS / "lake/timings.jsonl").read_text().splitlines()
+    lines = RunPaths(tmp_path, "lake").timings.read_text().splitlines()
     written = [json.loads(line) for line in lines]
     assert [one.pop("iteration") for one in written] == [0, 1]
     for seen, one in zip((first, second), written, strict=True):
@@ -124,9 +125,9 @@ def test_an_evaluation_s_time_belongs_to_no_iteration(
 ) -> None:
     now = iter([0.0, 100.0, 103.0, 104.0])
     monkeypatch.setattr("starpo.app.hooks.clock.time.perf_counter", lambda: next(now))
-    run = RunRecordHooks()
+    run = RunRecordHooks(ParametersHooks())
     run.root, run.name = tmp_path, "lake"
-    (tmp_path / RECORDS / "lake").mkdir(parents=True)
+    RunPaths(tmp_path, "lake").record.parent.mkdir(parents=True)
     clock = ClockHooks(run)
     manager = _create_hook_manager()
     _register_hooks(manager, (clock,))
@@ -134,4 +135,4 @@ def test_an_evaluation_s_time_belongs_to_no_iteration(
     save(manager, "evaluation__lake__t0_5__0000.summary", {})
     save(manager, "iter_0000.metrics", {"iteration": 0})
     assert clock.iteration["seconds_iteration"] == 3.0
-    assert json.loads((tmp_path / RECORDS / "lake/timings.jsonl").read_text())["seconds_mirror"] == 1.0
+    assert json.loads(RunPaths(tmp_path, "lake").timings.read_text())["seconds_mirror"] == 1.0

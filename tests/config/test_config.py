@@ -16,15 +16,15 @@ from starpo.algorithms.estimators import AdvantageBatch
 from starpo.algorithms.gae import Advantages
 from starpo.algorithms.group import broadcast_to_tokens
 from starpo.algorithms.needs import needs
-from starpo.app import parameters
 from starpo.app.config_loader import ConfigLoader
-from starpo.app.parameters import Resolved, merge, resolve_parameters
+from starpo.app.parameters import merge, resolve_parameters
 from starpo.app.preflight import _warn_of_cheap_silence, check_before_work, check_environment
 from starpo.config.identity import fingerprint, flatten
 from starpo.config.parameters import Parameters, parse_parameters
+from starpo.config.resolved import Resolved, Source
 from starpo.errors import UserError
 from starpo.settings import CONFIG_LOADER_ARGS
-from starpo.store.layout import Source, newest_source
+from starpo.store.sources import newest_source
 
 ENVIRONMENTS = sorted(path.name for path in (SOURCE / "conf").iterdir() if list(path.glob("parameters*.yml")))
 
@@ -52,12 +52,6 @@ def one_number(batch: AdvantageBatch) -> Advantages:
 def reads_values(batch: AdvantageBatch) -> Advantages:
     """A user's estimator that reads the critic's values and does not say so."""
     return Advantages(-batch.values, batch.values)
-
-
-@pytest.fixture(autouse=True)
-def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process-wide parameters are those of no test."""
-    monkeypatch.setattr(parameters, "_current", None)
 
 
 def configured(env: str | None = None) -> dict[str, Any]:

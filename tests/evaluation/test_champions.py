@@ -21,7 +21,7 @@ from starpo.evaluation.champions import (
     read_champions,
     write_champion,
 )
-from starpo.store.policies import MODEL
+from starpo.store.policy_state import MODEL
 
 RECORD = "starpo champion set lake@50 --env=study_lake"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ from kedro.io import DataCatalog, DatasetError
 from projects import SOURCE
 from tables import GROUPS, SIZE, metrics, observation, put, put_all, scored_table, turn_rows, update_rows
 
-from starpo.app import parameters
+from starpo.app.parameters import resolve_parameters
 from starpo.cli import user_mistake
+from starpo.config.resolved import Resolved
 from starpo.environments.splits import Split
 from starpo.errors import UserError
 from starpo.gates.data_docs import build_data_docs
@@ -28,23 +28,15 @@ from starpo.store.schemas import UPDATES
 RUN = "trial"
 
 
-@pytest.fixture(autouse=True)
-def _as_the_process_found_them() -> Iterator[None]:
-    before = parameters._current
-    yield
-    parameters._current = before
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     manifest = tmp_path / "data/06_models" / RUN / "policy_0000" / "manifest.json"
     manifest.parent.mkdir(parents=True)
     manifest.write_text(json.dumps({"policy_step": 0}))
-    resolve(tmp_path)
     return tmp_path
 
 
-def resolve(root: Path, **gates: Any) -> None:
+def resolve(root: Path, pipeline: str = "train_starpo_s", **gates: Any) -> Resolved:
     """The base parameters, made to fit the sound tables."""
     from kedro.config import OmegaConfigLoader
 
@@ -63,16 +55,16 @@ def resolve(root: Path, **gates: Any) -> None:
         "rollout": {"groups": GROUPS, "group_size": SIZE},
         "gates": {"every": 5, "max_quarantined_share": 0.2} | gates,
     }
-    parameters.resolve_parameters(dict(loader["parameters"]), "train_starpo_s", changes, root)
+    return resolve_parameters(dict(loader["parameters"]), pipeline, changes, root)
 
 
-def gate(root: Path, suite: str = "rollouts", *, iteration: int = 0) -> Gate:
+def gate(root: Path, suite: str = "rollouts", *, iteration: int = 0, command: Resolved | None = None) -> Gate:
     layer = {"rollouts": "02_rollouts", "scored": "03_scored"}.get(suite, "05_updates")
     ending = "json" if suite == "metrics" else "parquet"
     path = root / "data" / layer / RUN / f"iter_{iteration:04d}.{ending}"
     if suite == "evaluation":
         path = root / "data/07_evaluation" / RUN / "test_frozen_lake-t0_5" / f"step_{iteration:04d}.parquet"
-    return Gate(suite=suite, filepath=str(path))
+    return Gate(suite=suite, filepath=str(path), command=command or resolve(root))
 
 
 def stored_results(root: Path) -> list[str]:
@@ -107,8 +99,8 @@ def test_suites_run_when_due_and_on_the_last_iteration(root: Path) -> None:
 
 
 def test_without_every_no_suite_runs_and_the_cheap_checks_stay(root: Path) -> None:
-    resolve(root, every=None)
-    gate(root).validate(turns_table(*put_all(policy_step=7)(turn_rows())))
+    never = resolve(root, every=None)
+    gate(root, command=never).validate(turns_table(*put_all(policy_step=7)(turn_rows())))
     assert stored_results(root) == []
     assert "not finite: entropy = nan" in raised_message(
         UserError, lambda: gate(root, "metrics").validate(metrics() | {"entropy": float("nan")})
@@ -187,8 +179,8 @@ def test_too_many_faulty_rows_stop_the_run_on_any_iteration(root: Path, iteratio
     assert "2 of 8 trajectories (logprob_not_finite 2)" in message
     assert "group 0 member 0" in message
     assert "raise gates.max_quarantined_share" in message
-    resolve(root, max_quarantined_share=0.3)
-    gate(root, iteration=iteration).validate(turns_table(*rows))
+    tolerant = resolve(root, max_quarantined_share=0.3)
+    gate(root, iteration=iteration, command=tolerant).validate(turns_table(*rows))
 
 
 def test_trajectories_without_a_row_count_as_lost(root: Path) -> None:
@@ -217,8 +209,8 @@ def test_a_stream_of_batches_is_gathered_and_an_empty_table_passes(root: Path) -
     assert gate(root, iteration=5).validate(empty) is empty
 
 
-def test_an_unknown_suite_is_a_mistake_in_the_catalog() -> None:
-    message = raised_message(UserError, lambda: Gate(suite="labels", filepath="x"))
+def test_an_unknown_suite_is_a_mistake_in_the_catalog(root: Path) -> None:
+    message = raised_message(UserError, lambda: Gate(suite="labels", filepath="x", command=resolve(root)))
     assert all(name in message for name in ("labels", *SUITES))
 
 
@@ -227,6 +219,10 @@ def catalog(root: Path) -> DataCatalog:
     text = (SOURCE / "conf/base/catalog.yml").read_text()
     text = text.replace("${run:name}", RUN).replace("data/", f"{root}/data/")
     entries = yaml.safe_load(text)
+    for entry in entries.values():
+        if "validator" in entry:
+            assert entry["validator"]["options"]["command"] == "${command:}"
+            entry["validator"]["options"]["command"] = resolve(root)
     return DataCatalog.from_config({name: entries[name] for name in entries if name.startswith("iter_{")})
 
 

@@ -376,7 +376,7 @@ def test_the_host_restores_the_asked_policy_and_leaves_the_present_one_alone(
     actor = host.at(tiny_policy, learner_config(), algorithm(), temperature=1.0)
     update(actor, batch)
     after = saved(actor, tiny_policy, tmp_path)
-    actor.holds = after.identity
+    actor._holds = after.identity
     moved = actor.weights()
     assert host.at(after, learner_config(), algorithm(), temperature=1.0) is actor
     assert same(actor.weights(), moved)

@@ -21,7 +21,8 @@ from starpo.learning.learner import Learner, UpdateResult
 from starpo.pipelines.base_policy.nodes import import_policy
 from starpo.rollout.sync import SyncError, prove_sync
 from starpo.rollout.transformers_engine import TransformersEngine
-from starpo.store.policies import BASE, MODEL, Policy, PolicyState
+from starpo.store.policies import Policy
+from starpo.store.policy_state import BASE, MODEL, PolicyState
 
 pytestmark = pytest.mark.slow
 
@@ -281,7 +282,6 @@ def test_going_back_to_the_first_policy_forgets_the_critic_too(
 ) -> None:
     actor, fresh = learner(first, lora=adapters), learner(first, lora=adapters)
     update(actor, batch)
-    actor.holds = "tiny/1"
     actor.restore(first)
     assert same(everything(actor), everything(fresh))
     update(actor, batch)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from starpo.app.commands.scheduled_evaluation import DROPPED
 from starpo.evaluation.champions import model_hash, read_champions, write_champion
-from starpo.store.policies import MODEL
+from starpo.store.policy_state import MODEL
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("smoke")]
 

@@ -13,7 +13,7 @@ from projects import EVERY, GROUP_SIZE, GROUPS, ITERATIONS, SMOKE, TEST_PROMPTS,
 
 from starpo.evaluation.compare import compare
 from starpo.monitor.glossary import ITERATION, MONITOR, ROLLOUT, TIMINGS, UPDATE
-from starpo.store.policies import MODEL, STATE_FILES
+from starpo.store.policy_state import MODEL, STATE_FILES
 
 pytestmark = pytest.mark.slow
 

@@ -16,16 +16,8 @@ from hypothesis import strategies as st
 
 from starpo.app.preflight import rewind
 from starpo.errors import UserError
-from starpo.store.policies import (
-    MANIFEST,
-    MODEL,
-    PARTS,
-    STATE_FILES,
-    Adapter,
-    Policy,
-    PolicyState,
-    first_policy,
-)
+from starpo.store.policies import Policy, first_policy
+from starpo.store.policy_state import MANIFEST, MODEL, PARTS, STATE_FILES, Adapter, PolicyState
 from starpo.store.retention import last_complete, prune
 
 COUNTERS = {"actor_steps": 7, "critic_steps": 8, "skipped": 0}

@@ -17,7 +17,7 @@ from builders import PROJECT
 
 import starpo
 from starpo.errors import UserError
-from starpo.store.layout import STAGES
+from starpo.store.layout import RunPaths
 from starpo.store.runs import (
     RunRecord,
     check_same,
@@ -28,12 +28,12 @@ from starpo.store.runs import (
     list_runs,
     new_record,
     read_record,
-    record_path,
     remove_run,
     run_fingerprint,
     write_record,
 )
 from starpo.store.schemas import SCHEMA_VERSION, SCORED, TURNS, UPDATES, WINDOWED_TURNS
+from starpo.store.sources import STAGES
 
 
 def parameters(**run: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_a_record_survives_the_disk(tmp_path: Path) -> None:
     write_record(tmp_path, record)
     assert read_record(tmp_path, "lake") == record
     assert record.parameters["learner"]["betas"] == [0.9, 0.999]
-    assert [path.name for path in record_path(tmp_path, "lake").parent.iterdir()] == ["run.json"]
+    assert [path.name for path in RunPaths(tmp_path, "lake").record.parent.iterdir()] == ["run.json"]
 
 
 def test_a_failed_write_leaves_the_old_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_a_failed_write_leaves_the_old_record(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(OSError, match="No space"):
         write_record(tmp_path, record.model_copy(update={"state": "failed"}))
     assert read_record(tmp_path, "lake").state == "finished"
-    assert [path.name for path in record_path(tmp_path, "lake").parent.iterdir()] == ["run.json"]
+    assert [path.name for path in RunPaths(tmp_path, "lake").record.parent.iterdir()] == ["run.json"]
 
 
 def test_an_unknown_run_lists_the_known_ones(root: Path) -> None:
@@ -138,13 +138,13 @@ def test_an_unknown_run_lists_the_known_ones(root: Path) -> None:
 
 @pytest.mark.parametrize("text", ['{"name": "la', "[]", '{"schema_version": 1}', ""])
 def test_a_broken_record_names_the_file_and_the_remedy(root: Path, text: str) -> None:
-    record_path(root, "lake").write_text(text)
+    RunPaths(root, "lake").record.write_text(text)
     with pytest.raises(UserError, match=r"00_runs/lake/run.json is corrupt .*starpo runs rm lake"):
         read_record(root, "lake")
 
 
 def test_a_record_of_a_later_version_is_refused(root: Path) -> None:
-    path = record_path(root, "lake")
+    path = RunPaths(root, "lake").record
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 99}))
     with pytest.raises(UserError, match=r"run.json: schema_version 99 is unknown"):
         read_record(root, "lake")
@@ -241,7 +241,7 @@ def test_the_process_of_another_machine_cannot_be_judged() -> None:
 def test_a_listing_goes_on_past_a_broken_record(root: Path) -> None:
     save(root, "broken")
     save(root, "gone", state="running", pid=2**22 + 1, process_start=None)
-    record_path(root, "broken").write_text("{")
+    RunPaths(root, "broken").record.write_text("{")
     states = {record.name: record.state for record in list_runs(root)}
     assert states == {"broken": "unreadable", "lake": "finished", "gone": "interrupted"}
 
@@ -272,11 +272,11 @@ def test_a_running_run_is_not_removed(root: Path) -> None:
     write_record(root, new_record("lake", "train_starpo_s", parameters()))
     with pytest.raises(UserError, match="is running"):
         remove_run(root, "lake")
-    assert record_path(root, "lake").exists()
+    assert RunPaths(root, "lake").record.exists()
 
 
 def test_a_run_with_a_broken_or_missing_record_can_be_removed(root: Path) -> None:
-    record_path(root, "lake").write_text("{")
+    RunPaths(root, "lake").record.write_text("{")
     remove_run(root, "lake")
     put(root / "data/02_rollouts/lake/iter_0000.json", {})
     remove_run(root, "lake")

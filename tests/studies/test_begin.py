@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from starpo.errors import UserError
-from starpo.store.runs import State, new_record, read_record, record_path, write_record
+from starpo.store.layout import RunPaths
+from starpo.store.runs import State, new_record, read_record, write_record
 from starpo.studies.__main__ import main
 from starpo.studies.begin import TRAINED_BY, begin, key_of
 
@@ -58,7 +59,7 @@ def test_a_run_at_its_end_is_made_again(project: Path, state: State) -> None:
     begin(project, RUN, "study_lake")
     table = leave(project, state)
     assert "the old one is removed" in begin(project, RUN, "study_lake")
-    assert not table.exists() and not record_path(project, RUN).exists()
+    assert not table.exists() and not RunPaths(project, RUN).record.exists()
 
 
 @pytest.mark.parametrize("changed", [*TRAINED_BY, "conf/base", "conf/study_lake"])

@@ -16,7 +16,8 @@ from kedro.io import AbstractDataset
 
 from starpo.errors import UserError
 from starpo.gates.invariants import check_schema, check_table
-from starpo.store.policies import MANIFEST, Policy, PolicyState
+from starpo.store.policies import Policy
+from starpo.store.policy_state import MANIFEST, PolicyState
 from starpo.store.reading import read_object, read_table
 from starpo.store.rejected import keep_rejected, rejected_path, rejection
 from starpo.store.schemas import TABLES, schema_of

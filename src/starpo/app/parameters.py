@@ -1,49 +1,24 @@
-"""The resolved parameters of this process: base, Kedro env, preset, ``--params``, in rising precedence."""
+"""Parameters resolved: base, Kedro env, preset, ``--params``, in rising precedence."""
 
 from __future__ import annotations
 
 import copy
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from starpo.app.kedro_command import kedro_run
+from starpo.config.kedro_command import kedro_run
 from starpo.config.parameters import Parameters, parse_parameters
+from starpo.config.resolved import Resolved, Source
 from starpo.errors import UserError
-from starpo.store.layout import STAGES, Source, base_policy_run, default_name, newest_source, parse_source
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """What a Kedro command works with."""
-
-    pipeline: str
-    """Requested pipeline."""
-    raw: dict[str, Any]
-    """Parameters as nested dicts, preset and ``--params`` applied, ``run.name`` filled in."""
-    parameters: Parameters
-    """The same, typed."""
-    source: Source | None
-    """What a stage alone works on."""
-    fork: Source | None
-    """Where a forked run starts."""
-    against: Source | None = None
-    """The policy that an evaluation compares its own with."""
-    names: dict[str, str] = field(default_factory=dict)
-    """Answers to ``${run:…}`` in the catalog."""
-    env: str | None = None
-    """Kedro environment, for messages that quote a command; None: the base configuration alone."""
-
-
-_current: Resolved | None = None
+from starpo.store.layout import RunPaths, base_policy_run, default_name
+from starpo.store.sources import STAGES, newest_source, parse_source
 
 
 def resolve_parameters(
     config: dict[str, Any], pipeline: str, runtime: dict[str, Any], root: Path, env: str | None = None
 ) -> Resolved:
-    """Merge, validate and name. Raises ``UserError``; remembers the result for :func:`current_parameters`."""
-    global _current  # noqa: PLW0603 - Kedro calls create_pipeline without a way to pass parameters
+    """Merge, validate and name. Raises ``UserError``."""
     raw = copy.deepcopy(dict(config))
     presets = raw.pop("presets", {})
     merge(raw, presets.get(pipeline, {}))
@@ -76,14 +51,11 @@ def resolve_parameters(
     # Nodes get every section whole, so that their types see defaults as well.
     typed = {key: value for key, value in raw.items() if key not in Parameters.model_fields}
     typed |= parameters.model_dump(mode="json")
-    _current = Resolved(pipeline, typed, parameters, source, fork, against, names, env)
-    return _current
+    return Resolved(pipeline, typed, parameters, source, fork, against, names, env)
 
 
-def current() -> Resolved:
-    """What :func:`resolve_parameters` found last; loads the project's configuration where no session did."""
-    if _current is not None:
-        return _current
+def configured_parameters() -> Resolved:
+    """Those of the project around the working directory, for commands that only look at pipelines."""
     from kedro.framework.project import settings  # noqa: PLC0415
     from kedro.utils import find_kedro_project  # noqa: PLC0415
 
@@ -95,11 +67,6 @@ def current() -> Resolved:
         conf_source=str(root / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS
     )
     return resolve_parameters(loader["parameters"], "train_starpo_s", {}, root, env)
-
-
-def current_parameters() -> Parameters:
-    """The typed parameters of this process."""
-    return current().parameters
 
 
 #: A name and the keyword arguments beside it: those of one estimator mean nothing to another.
@@ -139,7 +106,7 @@ def _find_source(root: Path, pipeline: str, parameters: Parameters, env: str | N
     if found is not None:
         return found
     base = base_policy_run(parameters.base_policy, parameters.environment, parameters.agent)
-    if what == "policy" and (root / "data/06_models" / base / "policy_0000").exists():
+    if what == "policy" and RunPaths(root, base).policy(0).exists():
         return Source(base, 0)
     remedy = "base_policy" if what == "policy" else "rollout" if what == "rollouts" else "reward"
     raise UserError(

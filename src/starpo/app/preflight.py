@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import torch
 
-from starpo.app.parameters import Resolved
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.parameters import Parameters
+from starpo.config.resolved import Resolved
 from starpo.environments.contract import OWN_FAILURES, close
 from starpo.environments.registry import recipe
 from starpo.errors import UserError
@@ -26,9 +26,10 @@ from starpo.rewards.terms import FORMAT_PENALTY
 from starpo.rollout.isolated import Building
 from starpo.rollout.mixture import group_counts
 from starpo.rollout.vllm_engine import on_gpu
-from starpo.store.layout import MODELS
+from starpo.store.layout import Layer, RunPaths
 from starpo.store.model_files import ModelFiles
-from starpo.store.policies import MANIFEST, PARTS, Policy
+from starpo.store.policies import Policy
+from starpo.store.policy_state import MANIFEST, PARTS
 from starpo.store.retention import stored_policies
 
 logger = logging.getLogger(__name__)
@@ -58,8 +59,8 @@ def check_before_work(root: Path, resolved: Resolved) -> MemoryEstimate | None:
     memory = _check_memory(parameters)
     for source in (resolved.fork, resolved.against):
         if source is not None:
-            _ = Policy.open(root / MODELS / source.run / f"policy_{source.iteration:04d}").model_directory
-    rewind(root / MODELS / resolved.names["name"])
+            _ = Policy.open(RunPaths(root, source.run).policy(source.iteration)).model_directory
+    rewind(RunPaths(root, resolved.names["name"]).folder(Layer.MODELS))
     return memory
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Literal
 
@@ -16,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from starpo.app.kedro_command import kedro_run
+from starpo.config.kedro_command import kedro_run
 from starpo.errors import UserError
 from starpo.evaluation.intervals import Interval, paired_rate_difference
 from starpo.evaluation.trajectories import read_trajectories
-from starpo.store.layout import MODELS
-from starpo.store.policies import MODEL, Policy
+from starpo.store.layout import Layer, RunPaths
+from starpo.store.policies import Policy
+from starpo.store.policy_state import MODEL
 from starpo.store.reading import read_table
 
 FILE = "champion.json"
@@ -137,7 +137,7 @@ def find_champion(root: Path, environment: str, *, retrained: bool = False) -> P
         known = ", ".join(champions) or "none yet"
         raise UserError(f"{root / FILE} names no champion for {environment!r}; there is: {known}")
     champion = champions[environment]
-    folder = root / MODELS / champion.run / f"policy_{champion.iteration:04d}"
+    folder = RunPaths(root, champion.run).policy(champion.iteration)
     if not (folder / MODEL).exists():
         raise UserError(
             f"{folder}: the champion's weights are not here; fetch them: dvc pull {folder.parent}"
@@ -158,14 +158,13 @@ def model_hash(folder: Path) -> str:
 
 def evaluated_outcomes(root: Path, run: str, env: str) -> dict[str, Outcomes]:
     """Outcomes of every suite that the evaluation run ``run`` played under ``env``, by suite and temperature."""
-    layer = root / "data" / "07_evaluation" / run
-    found = {}
-    for path in sorted(layer.glob("*/step_*.parquet")):
-        if re.fullmatch(r"step_\w+", path.stem):
-            found[path.parent.name] = Outcomes.of(read_table(path, "turns"))
+    paths = RunPaths(root, run)
+    tables = paths.evaluations("turns").items()
+    found = {folder: Outcomes.of(read_table(path, "turns")) for (folder, _), path in tables}
     if not found:
         raise UserError(
-            f"{layer} holds no evaluation; first run: {kedro_run('evaluate', env)} --params run.name={run}"
+            f"{paths.folder(Layer.EVALUATION)} holds no evaluation; "
+            f"first run: {kedro_run('evaluate', env)} --params run.name={run}"
         )
     return found
 

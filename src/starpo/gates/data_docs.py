@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from starpo.store.layout import REPORTING
+from starpo.store.layout import RunPaths
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #222; }
@@ -42,7 +42,7 @@ _PROJECT_LINK = re.compile(r'<a href="(?:\.\./)+[^"]*"\s*>(.*?)</a>')
 
 def results_folder(root: Path, run: str) -> Path:
     """Where the gates keep their results."""
-    return root / REPORTING / run / "gates"
+    return RunPaths(root, run).gates
 
 
 def build_data_docs(root: Path, run: str) -> Path | None:
@@ -52,7 +52,7 @@ def build_data_docs(root: Path, run: str) -> Path | None:
         the index page; None where no suite ran since the site was built.
     """
     results = sorted(results_folder(root, run).glob("*.json"))
-    index = root / REPORTING / run / "data_docs" / "index.html"
+    index = RunPaths(root, run).data_docs / "index.html"
     pages = {path: index.parent / f"{path.stem}.html" for path in results}
     stale = [
         path

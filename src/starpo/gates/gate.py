@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from starpo.app import parameters
 from starpo.config.environment import EnvironmentConfig
+from starpo.config.resolved import Resolved
 from starpo.errors import UserError
 from starpo.gates.expected import Expected
 from starpo.gates.invariants import check_metrics, check_schema
 from starpo.gates.quarantine import Key, quarantined, return_ranges, too_many, turn_faults
-from starpo.store.layout import STAGES
 from starpo.store.rejected import keep_rejected, rejection
 from starpo.store.schemas import schema_of
+from starpo.store.sources import STAGES
 
 if TYPE_CHECKING:
     from starpo.gates.suite import Outcome
@@ -69,14 +69,15 @@ class Gate:
     Args:
         suite: key of ``SUITES``.
         filepath: where the data is about to be written.
+        command: what the present command works with.
     """
 
     clock: ClassVar[Clock] = Clock()
 
-    def __init__(self, *, suite: str, filepath: str) -> None:
+    def __init__(self, *, suite: str, filepath: str, command: Resolved) -> None:
         if suite not in SUITES:
             raise UserError(f"catalog: suite = {suite!r} is unknown; known: {', '.join(SUITES)}")
-        self._suite, self._path = suite, Path(filepath)
+        self._suite, self._path, self._command = suite, Path(filepath), command
 
     def validate(self, data: Any) -> Any:
         """Let ``data`` pass, or raise ``UserError`` naming expectation, rows, file and remedy.
@@ -130,7 +131,7 @@ class Gate:
         return None
 
     def _due(self, expected: Expected) -> bool:
-        every, resolved = expected.gates.every, parameters.current()
+        every, resolved = expected.gates.every, self._command
         if every is None:
             return False
         number = self._number()
@@ -159,7 +160,7 @@ class Gate:
         return run_suite(self._suite, frame, suite.expectations(expected), keys=keys)
 
     def _expected(self) -> Expected:
-        resolved = parameters.current()
+        resolved = self._command
         config = resolved.parameters
         step = self._number()
         expected = Expected(gates=config.gates, policy_step=self._policy_step(step))

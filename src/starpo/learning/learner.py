@@ -32,7 +32,8 @@ from starpo.learning.mismatch import corrected_advantages
 from starpo.learning.prefix_tree import PrefixTree, prefix_tree
 from starpo.learning.response_mask import with_context_tokens
 from starpo.seeds import Purpose, SeedKey
-from starpo.store.policies import Adapter, Policy
+from starpo.store.policies import Policy
+from starpo.store.policy_state import Adapter, PolicyState
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,33 @@ class Learner:
         self._actor, self._critic = self._networks.actor, self._networks.critic
         self._reference = self._networks.reference
         self._kl = KLPenalty(algorithm)
-        self.holds = ""
+        self._holds = ""
         self.restore(policy)
 
     def restore(self, policy: Policy) -> None:
         """Take over a stored policy's weights, moments and counters, unless they are already here."""
-        if self.holds != policy.identity:
+        if self._holds != policy.identity:
             self._networks.restore(policy)
             self._kl.restore(policy.counters)
-            self.holds = policy.identity
+            self._holds = policy.identity
+
+    def hand_over(self, policy: Policy, *, complete: bool, monitor: dict[str, Any]) -> PolicyState:
+        """What was learned from ``policy``'s rollouts as the next policy, which is the one held from now on.
+
+        Args:
+            policy: the policy that the update began with.
+            complete: whether learning can go on from it: with the optimizers' moments and the critic.
+            monitor: what the Echo Trap monitor has seen.
+        """
+        state = policy.trained(
+            weights=self.weights(),
+            parts=self.parts() if complete else {},
+            adapter=self.adapter(),
+            counters=self.counters(),
+            monitor=monitor,
+        )
+        self._holds = state.identity
+        return state
 
     def weights(self) -> dict[str, Tensor]:
         """Float32 weights of the policy, named as in the Hugging Face model."""
@@ -111,6 +130,7 @@ class Learner:
         than that from the rollout policy; the step is not taken, and the critic goes on. Before the iteration's first
         step nothing has moved, so it is always taken.
         """
+        self._holds = ""  # what is learned is none of the run's policies until it is handed over
         config, sampled = self._config, batch.mask
         if not self._algorithm.response_mask:
             batch = with_context_tokens(batch)

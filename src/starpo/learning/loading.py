@@ -18,7 +18,8 @@ from starpo.config.learner import LearnerConfig
 from starpo.learning import lora
 from starpo.learning.deepspeed_engine import TrainedModule, learner_device
 from starpo.learning.models import Actor, Critic
-from starpo.store.policies import MODEL, Adapter, Policy, contiguous, first_policy
+from starpo.store.policies import Policy, first_policy
+from starpo.store.policy_state import MODEL, Adapter, contiguous
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from starpo.config.learner import LoraConfig
 from starpo.errors import UserError
 from starpo.seeds import Purpose, SeedKey
-from starpo.store.policies import BASE, MANIFEST, MODEL, Policy
+from starpo.store.layout import policy_name
+from starpo.store.policies import Policy
+from starpo.store.policy_state import BASE, MANIFEST, MODEL
 
 #: PEFT's name of the only adapter inside a module, and what it puts before names in a file.
 _NAME, _PREFIX = ".default.", "base_model.model."
@@ -108,7 +110,7 @@ def frozen_base(policy: Policy) -> Path:
     """
     settings = policy.adapter_settings() or {}
     named = Path(settings["base_model_name_or_path"])
-    first = policy.directory.parent / "policy_0000"
+    first = policy.directory.with_name(policy_name(0))
     candidates = [policy.model_directory / BASE]
     if (first / MANIFEST).exists():
         theirs = Policy.open(first).adapter_settings()

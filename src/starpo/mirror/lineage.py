@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starpo.store.layout import Layer, RunPaths
+
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-LAYERS = {"02_rollouts": "training", "03_scored": "training", "07_evaluation": "evaluation"}
+LAYERS = {Layer.ROLLOUTS: "training", Layer.SCORED: "training", Layer.EVALUATION: "evaluation"}
 """Data layers with a run's trajectories, and what MLflow calls their use."""
 
 
@@ -37,7 +39,7 @@ def log_lineage(client: MlflowClient, run_id: str, root: Path, name: str) -> dic
     digests: dict[str, str] = {}
     inputs = []
     for layer, context in LAYERS.items():
-        folder = root / "data" / layer / name
+        folder = RunPaths(root, name).folder(layer)
         if not folder.is_dir():
             continue
         digests[layer] = dvc_digest(folder)
@@ -45,7 +47,7 @@ def log_lineage(client: MlflowClient, run_id: str, root: Path, name: str) -> dic
         digest = digests[layer].removesuffix(".dir")
         if (layer, digest) in known:
             continue
-        source = json.dumps({"path": f"data/{layer}/{name}", "md5": digests[layer]})
+        source = json.dumps({"path": str(folder.relative_to(root)), "md5": digests[layer]})
         profile = json.dumps({"files": sum(path.is_file() for path in folder.rglob("*"))})
         dataset = Dataset(name=layer, digest=digest, source_type="dvc", source=source, profile=profile)
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))

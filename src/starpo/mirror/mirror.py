@@ -21,6 +21,7 @@ from starpo.mirror.lineage import log_lineage
 from starpo.mirror.registry import CANDIDATE, register, set_alias
 from starpo.mirror.store import open_store, study_run, watch_system
 from starpo.mirror.traces import Key, log_traces, sampled_keys
+from starpo.store.layout import Played
 from starpo.store.runs import RunRecord
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class MlflowMirror:
         # A comparison has no clock of its own: what the run already says is not said again.
         known = self._client.get_run(self._run_id).data.metrics
         for one in comparisons:
-            prefix = f"comparison/{one['suite']}-t{float(one['temperature'])}/".replace(".", "_")
+            prefix = f"comparison/{Played(one['suite'], one['temperature']).folder}/"
             news = {name: value for name, value in one.items() if known.get(prefix + name) != value}
             self._log_numbers(news, step, prefix, time.time_ns() // 1_000_000)
         self._client.log_dict(self._run_id, {"comparisons": comparisons}, "comparison.json")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starpo.mirror.config import MlflowConfig
+from starpo.store.layout import Layer, layer_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -129,7 +130,7 @@ def _one_at_a_time(root: Path) -> Iterator[None]:
     except ImportError:
         yield
         return
-    folder = root / "data" / "00_runs"
+    folder = layer_folder(root, Layer.RECORDS)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".mlflow.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

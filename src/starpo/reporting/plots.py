@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from starpo.errors import UserError
+from starpo.store.layout import suite_of
 from starpo.store.run_tables import Run
 
 #: (metric, label) of the training curves beside the evaluations.
@@ -40,7 +41,7 @@ def plot_runs(runs: Sequence[Run], path: Path) -> None:
         periodic = run.parameters["evaluation"]["periodic"]
         summary = run.evaluation_summary()
         # The table's suites are folder names, such as validation-t0_5.
-        shown = summary["suite"].str.rpartition("-t")[0].isin(periodic)
+        shown = summary["suite"].map(suite_of).isin(periodic)
         for _, points in summary[shown].groupby("suite"):
             ordered = points.sort_values("iteration")
             axes[0].plot(ordered["iteration"], ordered["success"], "o-", color=colour, ms=3, label=run.name)

@@ -13,6 +13,7 @@ from starpo.monitor.echo_trap import RUN, MonitorState, describe, lead_times, wa
 from starpo.reporting.curves import FEWEST_SEEDS
 from starpo.reporting.families import Family, seed_of
 from starpo.reporting.numbers import finite, plain_rows, short
+from starpo.store.layout import Layer, RunPaths, layer_folder
 from starpo.store.reading import read_object
 from starpo.store.run_tables import Run
 
@@ -41,9 +42,7 @@ def final_rows(families: Sequence[Family]) -> list[dict[str, Any]]:
 
 
 def _comparisons(run: Run) -> list[dict[str, Any]]:
-    if not list((run.root / "data" / "08_reporting" / run.name).glob("comparison_*.json")):
-        return []
-    return plain_rows(run.comparison())
+    return plain_rows(run.comparison()) if run.paths.comparisons() else []
 
 
 def _over_seeds(family: int, suite: str, temperature: float, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -91,7 +90,10 @@ def suite_rows(root: Path, runs: Sequence[Run]) -> list[dict[str, Any]]:
     """What ``kedro run --pipeline=evaluate`` found about policies of these runs: a row per suite and temperature."""
     names = {run.name for run in runs}
     rows = []
-    for path in sorted((root / "data" / "08_reporting").glob("*/evaluation.json")):
+    for folder in sorted(layer_folder(root, Layer.REPORTING).glob("*/")):
+        path = RunPaths(root, folder.name).overview
+        if not path.exists():
+            continue
         overview = read_object(path)
         policy = str(overview.get("policy", ""))
         if policy.partition("@")[0] in names:
@@ -154,7 +156,7 @@ def cost(run: Run, metrics: list[dict[str, Any]], summaries: list[dict[str, Any]
 
 
 def _timings(run: Run) -> list[dict[str, Any]]:
-    path = run.root / "data" / "00_runs" / run.name / "timings.jsonl"
+    path = run.paths.timings
     if not path.exists():
         return []
     # The last line may be half-written while the run goes on.

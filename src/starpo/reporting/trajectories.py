@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ import pyarrow.parquet as pq
 from starpo.errors import UserError
 from starpo.mirror.traces import own_info
 from starpo.reporting.numbers import records, short, shorts
-from starpo.store.policies import Policy, policy_folders
+from starpo.store.layout import Layer
+from starpo.store.policies import Policy
 from starpo.store.run_tables import Run
 
 _TRAJECTORY = ["group", "member"]
@@ -41,10 +41,9 @@ def sample_run(run: Run, *, iterations: int, groups: int) -> dict[str, Any]:
 
 def _played(run: Run) -> list[int]:
     """Iterations with rollouts and scores; after a run has stopped its tables are empty."""
-    folders = [run.root / "data" / layer / run.name for layer in ("02_rollouts", "03_scored")]
     found = [
-        {int(path.stem[5:]) for path in folder.glob("iter_*.parquet") if pq.read_metadata(path).num_rows}
-        for folder in folders
+        {number for number, path in run.paths.tables(layer).items() if pq.read_metadata(path).num_rows}
+        for layer in (Layer.ROLLOUTS, Layer.SCORED)
     ]
     return sorted(found[0] & found[1] & set(run.iterations))
 
@@ -64,7 +63,7 @@ def _sample_iteration(run: Run, iteration: int, groups: int) -> dict[str, Any]:
 
 def _updates(run: Run, iteration: int) -> dict[tuple[int, int, int], dict[str, Any]]:
     """Rows of the update by (group, member, turn); empty where the iteration trained nothing."""
-    if not (run.root / "data" / "05_updates" / run.name / f"iter_{iteration:04d}.parquet").exists():
+    if not run.paths.table(Layer.UPDATES, iteration).exists():
         return {}
     rows = records(run.updates(iteration))
     return {(int(row["group"]), int(row["member"]), int(row["turn"])): row for row in rows}
@@ -167,7 +166,7 @@ def vocabulary(run: Run, ids: Iterable[int]) -> dict[str, str]:
 
 
 def _tokenizer(run: Run) -> Any:
-    for directory in policy_folders(Path(run.root) / "data" / "06_models" / run.name).values():
+    for directory in run.paths.policies().values():
         try:
             return Policy.open(directory).tokenizer()
         except UserError:

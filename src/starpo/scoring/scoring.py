@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from starpo.algorithms.filters import FilterResult, select_groups
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.gates import GatesConfig, QuarantineConfig
 from starpo.config.reward import FilterConfig, RewardConfig
@@ -120,12 +119,14 @@ def _score_one(
 
 def mark_kept(scored: pa.Table, config: FilterConfig, seed: int = 0) -> pa.Table:
     """Fill group statistics, ``kept`` and ``reason``; no row is dropped. ``seed`` is the run's, for mode ``random``."""
+    from starpo.algorithms.filters import select_groups  # noqa: PLC0415 - loads torch
+
     rows = scored.to_pylist()
     usable = [row for row in rows if not row["quarantined"]]
     if not usable:
         return scored
     iteration = usable[0]["iteration"]
-    result: FilterResult = select_groups(
+    result = select_groups(
         [row["return"] for row in usable],
         [row["group"] for row in usable],
         keep_ratio=config.keep_ratio,

@@ -13,45 +13,27 @@ policy_0012/
 from __future__ import annotations
 
 import json
-import re
-import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from starpo.errors import UserError
+from starpo.store.layout import policy_name
+from starpo.store.policy_state import (
+    ADAPTER_SETTINGS,
+    HARNESS,
+    MANIFEST,
+    MODEL,
+    PARTS,
+    SCHEMA_VERSION,
+    STATE_FILES,
+    Adapter,
+    PolicyState,
+)
 
-MANIFEST = "manifest.json"
-MODEL = "model.safetensors"
-#: In a folder of their own: vLLM loads every safetensors file beside the model as weights of the model.
-STATE_FILES = {
-    "actor_moments": "learner/actor_optimizer.safetensors",
-    "critic": "learner/critic.safetensors",
-    "critic_moments": "learner/critic_optimizer.safetensors",
-}
-#: All tensor files of a policy by the names of their parts.
-PARTS = {"weights": MODEL, "adapter": "adapter/adapter_model.safetensors", **STATE_FILES}
-ADAPTER_SETTINGS = "adapter/adapter_config.json"
-#: Folder of a frozen base.
-BASE = "base"
-SCHEMA_VERSION = 1
-
-_FOLDER = re.compile(r"policy_(\d{4,})")
-
-
-@dataclass(frozen=True)
-class Adapter:
-    """A LoRA adapter in the terms of PEFT's files."""
-
-    settings: dict[str, Any]
-    """Contents of adapter_config.json."""
-    tensors: dict[str, Tensor]
-    """Float32, by the names of adapter_model.safetensors."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -132,7 +114,7 @@ class Policy:
 
     def harness(self) -> dict[str, Any]:
         """The harness it was trained under."""
-        return dict(json.loads((self.directory / "harness.json").read_text()))
+        return dict(json.loads((self.directory / HARNESS).read_text()))
 
     def adapter_settings(self) -> dict[str, Any] | None:
         """PEFT's description of its adapter; None where it has none."""
@@ -152,12 +134,115 @@ class Policy:
         file = self.model_directory / PARTS[part]
         if not file.exists():
             return None
+        from safetensors.torch import load_file  # noqa: PLC0415 - loads torch
+
         try:
             return dict(load_file(file))
         except Exception as error:  # safetensors raises its own untyped errors
             raise UserError(
                 f"{file}: unreadable checkpoint ({error}); remove {self.directory} to go on from an earlier one"
             ) from None
+
+    def trained(
+        self,
+        *,
+        weights: dict[str, Tensor],
+        parts: dict[str, dict[str, Tensor]],
+        adapter: Adapter | None,
+        counters: dict[str, float],
+        monitor: dict[str, Any],
+    ) -> PolicyState:
+        """The next policy, after an update: with weights of its own."""
+        return PolicyState(
+            run=self.manifest["run"],
+            iteration=self.iteration + 1,
+            policy_step=self.step + 1,
+            status="trained",
+            counters=counters | {"skipped": 0},
+            model_files=self.directory,
+            harness=self.harness(),
+            weights=weights,
+            weights_in=policy_name(self.iteration + 1),
+            parts=parts,
+            adapter=adapter,
+            monitor=monitor,
+        )
+
+    def repeated(self, status: Literal["skipped", "stopped"], monitor: dict[str, Any]) -> PolicyState:
+        """The next iteration's policy where nothing was learned: a manifest that names the weights it repeats."""
+        return PolicyState(
+            run=self.manifest["run"],
+            iteration=self.iteration + 1,
+            policy_step=self.step,
+            status=status,
+            counters=self.counters | {"skipped": self.counters["skipped"] + 1},
+            model_files=self.directory,
+            harness=self.harness(),
+            weights_in=self.manifest["weights_in"],
+            monitor=monitor,
+        )
+
+    def rolled_back(self, to: Policy, monitor: dict[str, Any]) -> PolicyState:
+        """The next iteration's policy with the weights and the learner state of the earlier one ``to``."""
+        return PolicyState(
+            run=self.manifest["run"],
+            iteration=self.iteration + 1,
+            # A number of its own: what is learned from here on has never been there.
+            policy_step=self.step + 1,
+            status="rolled_back",
+            counters=to.counters | {"skipped": 0},
+            model_files=self.directory,
+            harness=self.harness(),
+            weights_in=to.manifest["weights_in"],
+            monitor=monitor,
+        )
+
+    def imported(self, run: str, base: Path | None) -> PolicyState:
+        """The first policy of ``run``: a copy with the learner state, where it has one (a fork).
+
+        Args:
+            run: name of the new run.
+            base: directory of the frozen base of its adapter, to be copied, for a fork's source may be removed later.
+        """
+        parts = {part: self.tensors(part) for part in STATE_FILES}
+        return PolicyState(
+            run=run,
+            iteration=0,
+            policy_step=0,
+            status="imported",
+            counters=self.counters | {"skipped": 0},
+            model_files=self.model_directory,
+            harness=self.harness(),
+            weights=self.tensors("weights"),
+            weights_in=policy_name(0),
+            parts={part: tensors for part, tensors in parts.items() if tensors is not None},
+            adapter=self.adapter(),
+            base=base,
+        )
+
+
+def new_policy(
+    run: str, model_files: Path, harness: dict[str, Any], weights: dict[str, Tensor]
+) -> PolicyState:
+    """A policy that no run has trained yet.
+
+    Args:
+        run: folder of the base policy.
+        model_files: directory with its config, tokenizer and template.
+        harness: prompt, parser settings and limits.
+        weights: float32, by name.
+    """
+    return PolicyState(
+        run=run,
+        iteration=0,
+        policy_step=0,
+        status="imported",
+        counters={"actor_steps": 0, "critic_steps": 0, "skipped": 0},
+        model_files=model_files,
+        harness=harness,
+        weights=weights,
+        weights_in=policy_name(0),
+    )
 
 
 def _untrained(directory: Path) -> bool:
@@ -166,18 +251,12 @@ def _untrained(directory: Path) -> bool:
     return policy.manifest["status"] == "imported" and not policy.counters["actor_steps"]
 
 
-def policy_folders(models: Path) -> dict[int, Path]:
-    """Folders ``policy_NNNN`` under ``models`` by iteration, rising; their names rise with it up to 9999 only."""
-    numbered = ((_FOLDER.fullmatch(path.name), path) for path in models.glob("policy_*"))
-    return dict(sorted((int(match[1]), path) for match, path in numbered if match))
-
-
 def first_policy(policy: Policy) -> Policy:
     """The policy that its run started from, also after a resume: what a KL penalty refers to.
 
     A stage run alone has no first policy of its own; then it is ``policy`` itself.
     """
-    directory = policy.directory.parent / "policy_0000"
+    directory = policy.directory.with_name(policy_name(0))
     return Policy.open(directory) if (directory / MANIFEST).exists() else policy
 
 
@@ -189,86 +268,3 @@ def load_tokenizer(directory: Path) -> Any:
         return AutoTokenizer.from_pretrained(directory, local_files_only=True)
     except Exception as error:  # transformers raises many kinds
         raise UserError(f"{directory}: no readable tokenizer ({error})") from None
-
-
-@dataclass(frozen=True)
-class PolicyState:
-    """A policy about to be stored."""
-
-    run: str
-    """Name of the run."""
-    iteration: int
-    """Iterations behind it."""
-    policy_step: int
-    """Updates behind it."""
-    status: str
-    """imported, trained, skipped, rolled_back or stopped."""
-    counters: dict[str, float]
-    """Optimizer steps, iterations skipped in a row, an adaptive KL coefficient."""
-    model_files: Path
-    """Directory whose config, tokenizer and template files are copied."""
-    harness: dict[str, Any]
-    """Prompt, parser settings and limits."""
-    weights: dict[str, Tensor] | None = None
-    """Float32 masters of the actor; None writes a manifest only."""
-    weights_in: str | None = None
-    """Name of the sibling folder whose weights it repeats; None: its own."""
-    parts: dict[str, dict[str, Tensor]] = field(default_factory=dict)
-    """``actor_moments``, ``critic``, ``critic_moments``."""
-    adapter: Adapter | None = None
-    """The adapter that ``weights`` are merged with, where only that is trained."""
-    base: Path | None = None
-    """Directory of the adapter's frozen base, to be copied; None where the run's first policy is that base."""
-    monitor: dict[str, Any] = field(default_factory=dict)
-    """What the Echo Trap monitor has seen, JSON-able."""
-
-    def write(self, directory: Path) -> None:
-        """Write all files into the new folder ``directory``; the caller renames it into place."""
-        directory.mkdir(parents=True)
-        _copy_model_files(self.model_files, directory)
-        (directory / "harness.json").write_text(json.dumps(self.harness, indent=1, sort_keys=True))
-        if self.weights is not None:
-            save_file(self.weights, directory / MODEL, metadata={"format": "pt"})
-        parts = dict(self.parts)
-        if self.adapter is not None:
-            parts["adapter"] = self.adapter.tensors
-        for part, tensors in parts.items():
-            (directory / PARTS[part]).parent.mkdir(exist_ok=True)
-            save_file(
-                tensors, directory / PARTS[part], metadata={"format": "pt"} if part == "adapter" else None
-            )
-        if self.adapter is not None:
-            settings = json.dumps(self.adapter.settings, indent=1, sort_keys=True)
-            (directory / ADAPTER_SETTINGS).write_text(settings)
-        if self.base is not None:
-            _copy_model_files(self.base, directory / BASE)
-            shutil.copy2(self.base / MODEL, directory / BASE / MODEL)
-        manifest = {
-            "schema_version": SCHEMA_VERSION,
-            "run": self.run,
-            "iteration": self.iteration,
-            "policy_step": self.policy_step,
-            "status": self.status,
-            "counters": self.counters,
-            "weights_in": self.weights_in,
-            "monitor": self.monitor,
-        }
-        (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
-
-
-def _copy_model_files(source: Path, target: Path) -> None:
-    """Config, tokenizer and template, without weights and without what belongs to one policy."""
-    target.mkdir(exist_ok=True)
-    for file in source.iterdir():
-        model_file = file.suffix in {".json", ".jinja", ".model", ".txt"} and not file.name.endswith(
-            ".index.json"
-        )
-        if model_file and file.name not in {MANIFEST, "harness.json"}:
-            shutil.copy2(file, target / file.name)
-
-
-def contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies that safetensors accepts: contiguous, sharing no storage."""
-    return {
-        name: tensor.detach().to(torch.float32).cpu().contiguous().clone() for name, tensor in tensors.items()
-    }

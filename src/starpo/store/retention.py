@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from safetensors import safe_open
-
-from starpo.algorithms.registry import estimator_needs
 from starpo.config.parameters import Parameters
-from starpo.store.policies import MANIFEST, MODEL, PARTS, STATE_FILES, Policy, policy_folders
+from starpo.store.layout import policy_folders
+from starpo.store.policies import Policy
+from starpo.store.policy_state import MANIFEST, MODEL, PARTS, STATE_FILES
 
 #: Bytes per sampled or context token in the Parquet tables of an iteration, as measured with zstd.
 BYTES_PER_TOKEN = 6
@@ -29,6 +28,8 @@ def expected_bytes(first: Path, parameters: Parameters) -> int:
     A complete state is the actor, its two Adam moments and, with a critic, the same three again, all in float32;
     with LoRA the merged model and the same of the adapters.
     """
+    from starpo.algorithms.registry import estimator_needs  # noqa: PLC0415 - loads torch
+
     shapes = tensor_shapes(first / MODEL)
     model = sum(math.prod(shape) for shape in shapes.values()) * FLOAT32
     networks = 2 if estimator_needs(parameters.algorithm.estimator).critic else 1
@@ -57,6 +58,8 @@ def expected_bytes(first: Path, parameters: Parameters) -> int:
 
 def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
     """Shapes of the tensors in a safetensors file, from its header."""
+    from safetensors import safe_open  # noqa: PLC0415 - loads torch
+
     with safe_open(file, framework="pt") as tensors:
         return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from starpo.config.identity import EXTENDABLE, fingerprint, flatten
 from starpo.errors import UserError
+from starpo.store.layout import Layer, RunPaths, layer_folder
 
 if TYPE_CHECKING:
     from starpo.store.run_tables import Run
@@ -114,7 +115,7 @@ def read_record(root: Path, name: str) -> RunRecord:
     Raises:
         UserError: no such run (the known ones are listed), or the file is corrupt or of an unknown version.
     """
-    path = record_path(root, check_name(name))
+    path = RunPaths(root, check_name(name)).record
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(raw, dict):
@@ -139,7 +140,7 @@ def read_record(root: Path, name: str) -> RunRecord:
 
 def write_record(root: Path, record: RunRecord) -> Path:
     """Write ``run.json`` in one step: a reader sees the old record or the new one, never a part."""
-    path = record_path(root, check_name(record.name))
+    path = RunPaths(root, check_name(record.name)).record
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -201,7 +202,7 @@ def current_state(record: RunRecord) -> State:
 
 def run_names(root: Path) -> list[str]:
     """Names of all runs with a record, sorted."""
-    return sorted(path.parent.name for path in (root / "data" / "00_runs").glob("*/run.json"))
+    return sorted(path.parent.name for path in layer_folder(root, Layer.RECORDS).glob("*/run.json"))
 
 
 def list_runs(root: Path) -> list[RunRecord]:
@@ -228,8 +229,9 @@ def list_runs(root: Path) -> list[RunRecord]:
 
 def run_folders(root: Path, name: str) -> list[Path]:
     """The run's folders in all data layers, its record's last."""
-    layers = (root / "data").glob(f"[0-9][0-9]_*/{check_name(name)}")
-    return sorted((path for path in layers if path.parent.name != "01_raw"), reverse=True)
+    paths = RunPaths(root, check_name(name))
+    folders = [paths.folder(layer) for layer in reversed(Layer)]
+    return [folder for folder in folders if folder.exists() or folder.is_symlink()]
 
 
 def disk_use(root: Path, name: str) -> int:
@@ -279,11 +281,9 @@ def open_run(name: str, root: Path | str | None = None) -> Run:
 def find_root(start: Path | None = None) -> Path:
     """The nearest folder upwards from ``start`` (the working directory) that holds runs, else ``start``."""
     here = (start or Path.cwd()).resolve()
-    return next((place for place in (here, *here.parents) if (place / "data" / "00_runs").is_dir()), here)
-
-
-def record_path(root: Path, name: str) -> Path:
-    return root / "data" / "00_runs" / name / "run.json"
+    return next(
+        (place for place in (here, *here.parents) if layer_folder(place, Layer.RECORDS).is_dir()), here
+    )
 
 
 def check_name(name: str) -> str:

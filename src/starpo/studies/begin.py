@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from starpo.app.kedro_command import check_env
-from starpo.store.runs import current_state, read_record, record_path, remove_run, run_folders
+from starpo.config.kedro_command import check_env
+from starpo.store.layout import RunPaths
+from starpo.store.runs import current_state, read_record, remove_run, run_folders
 
 KEY = "made_with.sha256"
 """File in the run's ``data/00_runs`` folder."""
@@ -60,7 +61,7 @@ def begin(root: Path, run: str, env: str) -> str:
         UserError: there is no such environment, or a process works on the run.
     """
     check_env(env, root / "conf")
-    key, file = key_of(root, env), record_path(root, run).with_name(KEY)
+    key, file = key_of(root, env), RunPaths(root, run).record.with_name(KEY)
     had = bool(run_folders(root, run))
     if had and file.exists() and file.read_text(encoding="utf-8") == key and _unfinished(root, run):
         return f"{run}: goes on where it stopped"
@@ -85,6 +86,6 @@ def key_of(root: Path, env: str) -> str:
 
 def _unfinished(root: Path, run: str) -> bool:
     """Whether the run never reached its end; one without a record was killed before it began."""
-    if not record_path(root, run).exists():
+    if not RunPaths(root, run).record.exists():
         return True
     return current_state(read_record(root, run)) in {"running", "interrupted", "killed", "failed"}

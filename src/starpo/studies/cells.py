@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from starpo.errors import UserError
 from starpo.evaluation.champions import Outcomes
 from starpo.evaluation.intervals import proportion_interval
 from starpo.monitor.echo_trap import RUN, SUCCESS, lead_times, watch
+from starpo.store.layout import Layer, suite_of
 from starpo.store.reading import read_json, read_table
 from starpo.store.run_tables import Run
 
@@ -156,19 +156,15 @@ def read_cells(study: Path) -> dict[str, tuple[Cell, CellOutcomes]]:
 
 def _outcomes(run: Run) -> CellOutcomes:
     """Of the suites in ``evaluation.final``, at their first and last step."""
-    layer = run.root / "data" / "07_evaluation" / run.name
-    before, after = {}, {}
-    for suite in run.parameters["evaluation"]["final"]:
-        for folder in sorted(layer.glob(f"{suite}-t*")):
-            steps = {
-                int(match[1]): path
-                for path in folder.glob("step_*.parquet")
-                if (match := re.search(r"_(\d+)$", path.stem))
-            }
-            if len(steps) > 1:
-                before[folder.name] = Outcomes.of(read_table(steps[min(steps)], "turns"))
-                after[folder.name] = Outcomes.of(read_table(steps[max(steps)], "turns"))
+    steps: dict[str, list[Path]] = {}
+    for (folder, _), path in run.paths.evaluations("turns").items():
+        if suite_of(folder) in run.parameters["evaluation"]["final"]:
+            steps.setdefault(folder, []).append(path)
+    both = {folder: paths for folder, paths in steps.items() if len(paths) > 1}
+    before = {folder: Outcomes.of(read_table(paths[0], "turns")) for folder, paths in both.items()}
+    after = {folder: Outcomes.of(read_table(paths[-1], "turns")) for folder, paths in both.items()}
     if not after:
+        layer = run.paths.folder(Layer.EVALUATION)
         raise UserError(f"{layer} holds no suite of evaluation.final at two policies; train the cell again")
     return CellOutcomes(before=before, after=after)
 
@@ -182,7 +178,7 @@ def _best(run: Run) -> tuple[float, int] | None:
     """(success, iterations) of the best periodic evaluation, the earliest of equals."""
     evaluation = run.parameters["evaluation"]
     table = run.evaluation_summary()
-    periodic = table["suite"].str.rpartition("-t")[0].isin(evaluation["periodic"])
+    periodic = table["suite"].map(suite_of).isin(evaluation["periodic"])
     rows = table[periodic].to_dict("records")
     if not rows:
         return None

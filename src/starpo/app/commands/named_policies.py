@@ -7,8 +7,9 @@ from pathlib import Path
 from starpo.errors import UserError
 from starpo.mirror.registry import ALIASES, find
 from starpo.mirror.store_of_project import project_store
-from starpo.store.layout import MODELS
-from starpo.store.policies import MODEL, Policy, policy_folders
+from starpo.store.layout import Layer, RunPaths
+from starpo.store.policies import Policy
+from starpo.store.policy_state import MODEL
 from starpo.store.runs import read_record
 
 
@@ -28,14 +29,14 @@ def named_policy(root: Path, name: str, environment: str | None = None) -> Polic
         return Policy.open(find(client, name, environment).directory)
     run, _, iteration = name.partition("@")
     read_record(root, run)  # refuses an unknown run and lists the known ones
-    folder = root / MODELS / run
+    paths = RunPaths(root, run)
     if iteration:
         if not iteration.isdecimal():
             raise UserError(f"{name!r}: after @ comes an iteration, such as {run}@50")
-        policy = Policy.open(folder / f"policy_{int(iteration):04d}")
+        policy = Policy.open(paths.policy(int(iteration)))
         policy.model_directory  # noqa: B018 - refuses pruned weights with a remedy
         return policy
-    stored = [path for path in policy_folders(folder).values() if (path / MODEL).exists()]
+    stored = [path for path in paths.policies().values() if (path / MODEL).exists()]
     if not stored:
-        raise UserError(f"run {run!r} has no stored policy in {folder}")
+        raise UserError(f"run {run!r} has no stored policy in {paths.folder(Layer.MODELS)}")
     return Policy.open(stored[-1])

@@ -15,6 +15,7 @@ from rich.table import Table
 from starpo.app.commands.options import root_option, terminal
 from starpo.config.identity import flatten
 from starpo.errors import UserError
+from starpo.store.layout import Layer, RunPaths, layer_folder
 from starpo.store.runs import (
     RunRecord,
     current_state,
@@ -39,7 +40,7 @@ def list_(root: Path) -> None:
     """All runs."""
     console, records = terminal(), list_runs(root)
     if not records:
-        console.print(f"no runs in {root / 'data' / '00_runs'}", markup=False)
+        console.print(f"no runs in {layer_folder(root, Layer.RECORDS)}", markup=False)
         return
     table = Table(box=None, pad_edge=False)
     for name in ("run", "state", "pipeline", "environment"):
@@ -164,7 +165,7 @@ def _progress_in_words(root: Path, record: RunRecord) -> str:
 
 def _done(root: Path, record: RunRecord) -> tuple[int, int]:
     """Iterations done: of those that the run has now, and beyond them, where it was longer before."""
-    done = len(list((root / "data" / "05_updates" / record.name).glob("iter_*.json")))
+    done = len(RunPaths(root, record.name).metrics())
     total = _parameter(record, "run", "iterations")
     beyond = max(0, done - total) if isinstance(total, int) else 0
     return done - beyond, beyond
@@ -173,13 +174,12 @@ def _done(root: Path, record: RunRecord) -> tuple[int, int]:
 def _summaries(root: Path, name: str) -> list[tuple[str, int, dict[str, Any]]]:
     """(suite, step, summary) by suite and step; an unreadable summary is left out, a listing goes on."""
     found = []
-    for path in (root / "data" / "07_evaluation" / name).glob("*/step_*.json"):
+    for (suite, step), path in RunPaths(root, name).evaluations("summary").items():
         try:
-            summary = json.loads(path.read_text(encoding="utf-8"))
-            found.append((path.parent.name, int(path.stem.removeprefix("step_")), dict(summary)))
+            found.append((suite, step, dict(json.loads(path.read_text(encoding="utf-8")))))
         except (OSError, ValueError, TypeError):
             continue
-    return sorted(found, key=lambda one: one[:2])
+    return found
 
 
 def _last_success(root: Path, record: RunRecord) -> str:

@@ -23,9 +23,9 @@ from starpo.evaluation.champions import (
     read_champions,
     write_champion,
 )
-from starpo.store.layout import in_names
+from starpo.store.layout import RunPaths, in_names
 from starpo.store.policies import Policy
-from starpo.store.runs import record_path, remove_run
+from starpo.store.runs import remove_run
 
 DROPPED = 3
 """Exit status when the champion is worse than recorded."""
@@ -107,7 +107,7 @@ def _challenger(root: Path, environment: str, candidate: str | None) -> Policy |
 
 def _evaluate(root: Path, policy: Policy, env: str, run: str) -> dict[str, Outcomes]:
     """All suites of the pipeline ``evaluate`` on ``policy``, in a process of its own, as the run ``run``."""
-    if record_path(root, run).exists():
+    if RunPaths(root, run).record.exists():
         remove_run(root, run)
     source = f"{policy.manifest['run']}@{policy.iteration}"
     command = [
@@ -119,7 +119,9 @@ def _evaluate(root: Path, policy: Policy, env: str, run: str) -> dict[str, Outco
     ]
     finished = subprocess.run(command, cwd=root, env=os.environ | {"KEDRO_ENV": env}, check=False)
     if finished.returncode:
-        raise UserError(f"the evaluation of {source} failed; see above and data/00_runs/{run}/run.log")
+        raise UserError(
+            f"the evaluation of {source} failed; see above and {RunPaths(root, run).log.relative_to(root)}"
+        )
     return evaluated_outcomes(root, run, env)
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from kedro.framework.hooks import hook_impl
 
-from starpo.app.hooks import dataset_names
 from starpo.app.hooks.gates import gate_clock
 from starpo.app.hooks.run_record import RunRecordHooks
-from starpo.store.layout import RECORDS
+from starpo.store.layout import iteration_name, parse_entry
 
 
 class ClockHooks:
@@ -46,12 +45,13 @@ class ClockHooks:
     @hook_impl(wrapper=True)
     def after_dataset_saved(self, dataset_name: str, data: Any) -> Generator[None, Any, Any]:
         """Have the times ready for the hooks that report an iteration, and write them with those hooks' own."""
-        if dataset_names.SUMMARY.fullmatch(dataset_name):
+        entry = parse_entry(dataset_name)
+        if entry is not None and entry.kind == "summary":
             self._iteration_started = time.perf_counter()  # evaluations belong to no iteration
-        if not dataset_names.METRICS.fullmatch(dataset_name):
+        if entry is None or entry.kind != "metrics":
             return (yield)
         now = time.perf_counter()
-        nodes = self._nodes.pop(f"iter_{data['iteration']:04d}", {})
+        nodes = self._nodes.pop(iteration_name(data["iteration"]), {})
         timings = {f"seconds_{name}": value for name, value in nodes.items()}
         timings |= {key: data[key] for key in ("seconds_update", "seconds_sync") if key in data}
         timings["seconds_gates"] = gate_clock().take()
@@ -61,6 +61,6 @@ class ClockHooks:
         self.iteration = timings | ({"tokens_per_second": rate} if "rollout" in nodes else {})
         answers = yield
         timings["seconds_mirror"] = time.perf_counter() - now
-        with (self._run.root / RECORDS / self._run.name / "timings.jsonl").open("a") as file:
+        with self._run.paths.timings.open("a") as file:
             file.write(json.dumps({"iteration": int(data["iteration"])} | timings) + "\n")
         return answers

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from kedro.framework.hooks import hook_impl
 
-from starpo.app.hooks import dataset_names
 from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.app.terminal.console import console
+from starpo.store.layout import parse_entry
 
 if TYPE_CHECKING:
     from starpo.gates.gate import Clock
@@ -27,7 +27,8 @@ class GateHooks:
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
         """Say which trajectories of an iteration are not learned from."""
-        if not dataset_names.SCORED.fullmatch(dataset_name):
+        entry = parse_entry(dataset_name)
+        if entry is None or entry.kind != "scored":
             return
         from starpo.gates.quarantine import describe, quarantined  # noqa: PLC0415
 

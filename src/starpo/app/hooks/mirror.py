@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from kedro.framework.hooks import hook_impl
 
-from starpo.app import parameters
-from starpo.app.hooks import dataset_names
 from starpo.app.hooks.clock import ClockHooks
 from starpo.app.hooks.gates import GateHooks
 from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.app.terminal.quiet import native_output_to
 from starpo.store import runs
-from starpo.store.layout import EVALUATION, MODELS, RECORDS
+from starpo.store.layout import Played, RunPaths, parse_entry
 
 if TYPE_CHECKING:
     from starpo.mirror.mirror import MlflowMirror
@@ -44,7 +41,7 @@ class MirrorHooks:
 
         if self._run.record is None or not pipeline.nodes:
             return
-        resolved = parameters.current()
+        resolved = self._run.resolved
         if "mlflow" not in self._loader.config_patterns:
             self._loader.config_patterns["mlflow"] = ["mlflow*", "mlflow*/**"]
         self._mirror = MlflowMirror(self._run.root, parse_mlflow_config(dict(self._loader["mlflow"])))
@@ -62,16 +59,17 @@ class MirrorHooks:
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
         """Log what was written."""
-        if self._mirror is None:
+        entry = parse_entry(dataset_name)
+        if self._mirror is None or entry is None:
             return
-        if dataset_names.METRICS.fullmatch(dataset_name):
+        if entry.kind == "metrics":
             self._mirror.log_iteration(data | self._clock.iteration, int(data["iteration"]))
-        elif match := dataset_names.SUMMARY.fullmatch(dataset_name):
-            self._log_evaluation(self._mirror, match, data)
-        elif match := dataset_names.COMPARISON.fullmatch(dataset_name):
-            self._mirror.log_comparison(data["comparisons"], int(match["last"]))
+        elif entry.kind == "summary" and entry.played is not None and entry.number is not None:
+            self._log_evaluation(self._mirror, entry.played, entry.number, data)
+        elif entry.kind == "comparison" and entry.number is not None:
+            self._mirror.log_comparison(data["comparisons"], entry.number)
             if "between" not in data:  # else policies of other runs, which own them
-                self._log_policies(self._mirror, int(match["last"]))
+                self._log_policies(self._mirror, entry.number)
 
     @hook_impl
     def after_pipeline_run(self) -> None:
@@ -97,30 +95,30 @@ class MirrorHooks:
         self._mirror.end(status)
         self._mirror = None
 
-    def _log_evaluation(self, mirror: MlflowMirror, of: re.Match[str], summary: dict[str, Any]) -> None:
-        kind, step, iteration = of["kind"], of["step"], int(summary["iteration"])
-        suite = f"{of['suite']}-t{of['temperature']}"
-        folder = f"against-{suite}" if kind == "against" else suite
-        table = self._run.root / EVALUATION / self._run.name / folder / f"step_{step}.parquet"
-        mirror.log_evaluation(folder, iteration, summary, table)
-        mirror.log_traces(folder, iteration, table, self._turn_seconds(f"{kind}_{suite}_{step}"))
+    def _log_evaluation(
+        self, mirror: MlflowMirror, played: Played, step: int, summary: dict[str, Any]
+    ) -> None:
+        table = self._run.paths.evaluation(played, step)
+        mirror.log_evaluation(played.folder, step, summary, table)
+        mirror.log_traces(played.folder, step, table, self._turn_seconds(played, step))
 
     def _log_policies(self, mirror: MlflowMirror, last: int) -> None:
         """First and last policy as models in MLflow; the last one of a run that was not stopped is the candidate."""
-        from starpo.store.policies import MANIFEST, Policy  # noqa: PLC0415
+        from starpo.store.policies import Policy  # noqa: PLC0415
+        from starpo.store.policy_state import MANIFEST  # noqa: PLC0415
 
         for iteration in (0, last):
-            folder = self._run.root / MODELS / self._run.name / f"policy_{iteration:04d}"
+            folder = self._run.paths.policy(iteration)
             if (folder / MANIFEST).exists():
                 policy = Policy.open(folder)
                 mirror.log_policy(policy.model_directory, iteration, policy.harness())
                 if iteration == last and policy.manifest["status"] != "stopped":
-                    environment = parameters.current_parameters().environment.name
+                    environment = self._run.resolved.parameters.environment.name
                     mirror.register_candidate(environment, self._run.name, last)
 
-    def _turn_seconds(self, evaluation: str) -> dict[tuple[int, int], list[float]]:
+    def _turn_seconds(self, played: Played, step: int) -> dict[tuple[int, int], list[float]]:
         """Clock times of an evaluation's turns by (group, member)."""
-        file = self._run.root / RECORDS / self._run.name / "turn_seconds" / f"{evaluation}.json"
+        file = self._run.paths.turn_seconds(played, step)
         if not file.exists():
             return {}
         named = {key.partition("."): each for key, each in json.loads(file.read_text()).items()}
@@ -129,6 +127,6 @@ class MirrorHooks:
     def _source_run_id(self, names: dict[str, str]) -> str | None:
         """MLflow run of the training that a stage alone works on."""
         source = names["source"]
-        if source == names["name"] or not runs.record_path(self._run.root, source).exists():
+        if source == names["name"] or not RunPaths(self._run.root, source).record.exists():
             return None
         return runs.read_record(self._run.root, source).mlflow_run_id

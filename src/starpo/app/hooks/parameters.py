@@ -9,15 +9,20 @@ from kedro.framework.hooks import hook_impl
 from omegaconf import OmegaConf
 
 from starpo.app.parameters import resolve_parameters
+from starpo.config.resolved import Resolved
 from starpo.errors import UserError
 
 
 class ParametersHooks:
     """Gives nodes and catalog the resolved parameters."""
 
+    def __init__(self) -> None:
+        self.resolved: Resolved | None = None
+        """What the present command works with, once its context is there."""
+
     @hook_impl
     def after_context_created(self, context: Any) -> None:
-        """Merge preset and ``--params``, validate, and answer ``${run:…}`` in the catalog."""
+        """Merge preset and ``--params``, validate, and answer ``${run:…}`` and ``${command:}`` in the catalog."""
         from kedro.framework.project import pipelines  # noqa: PLC0415
 
         requested = list(pipelines._requested_pipelines or [])
@@ -29,7 +34,7 @@ class ParametersHooks:
         merged, loader.runtime_params = loader.runtime_params, {}
         raw = dict(loader["parameters"])
         loader.runtime_params = merged
-        resolved = resolve_parameters(
+        self.resolved = resolved = resolve_parameters(
             raw,
             requested[0] if requested else "train_starpo_s",
             runtime,
@@ -38,3 +43,4 @@ class ParametersHooks:
         )
         context.config_loader["parameters"] = resolved.raw
         OmegaConf.register_new_resolver("run", lambda key: resolved.names[key], replace=True)
+        OmegaConf.register_new_resolver("command", lambda: resolved, replace=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from kedro.framework.hooks import hook_impl
 
-from starpo.app import parameters
-from starpo.app.hooks import dataset_names
 from starpo.app.hooks.run_record import RunRecordHooks
-from starpo.store.layout import MODELS
+from starpo.store.layout import Layer, parse_entry
 
 
 class RetentionHooks:
@@ -19,12 +17,13 @@ class RetentionHooks:
     @hook_impl
     def after_dataset_saved(self, dataset_name: str) -> None:
         """Keep the last states, evaluated policies, and the one that the monitor may go back to."""
-        if not dataset_names.POLICY.fullmatch(dataset_name):
+        entry = parse_entry(dataset_name)
+        if entry is None or entry.kind != "policy":
             return
         from starpo.store.retention import evaluated_iterations, prune, stored_policies  # noqa: PLC0415
 
-        current = parameters.current_parameters()
-        models = self._run.root / MODELS / self._run.name
+        current = self._run.resolved.parameters
+        models = self._run.paths.folder(Layer.MODELS)
         good = None
         if current.monitor.action == "roll_back":
             good = stored_policies(models)[-1].monitor.get("good")

@@ -11,10 +11,11 @@ from typing import Any
 
 from kedro.framework.hooks import hook_impl
 
-from starpo.app import parameters
+from starpo.app.hooks.parameters import ParametersHooks
 from starpo.app.terminal.quiet import log_to_file
+from starpo.config.resolved import Resolved
 from starpo.store import runs
-from starpo.store.layout import MODELS, RECORDS
+from starpo.store.layout import Layer, RunPaths
 
 #: Pipelines without a run of their own, because they build what all runs share or only read: which of the names
 #: in ``${run:…}`` their log goes to.
@@ -24,7 +25,8 @@ _RUNLESS = {"base_policy": "base", "report": "report"}
 class RunRecordHooks:
     """Guards the run's identity and records its state; the other hooks ask here which run it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: ParametersHooks) -> None:
+        self._parameters = parameters
         self.root = Path()
         """The project's folder."""
         self.name = ""
@@ -45,7 +47,7 @@ class RunRecordHooks:
 
         from starpo.app.preflight import check_before_work, check_environment  # noqa: PLC0415
 
-        resolved = parameters.current()
+        resolved = self.resolved
         self.name = resolved.names[_RUNLESS.get(resolved.pipeline, "name")]
         _use_threads(resolved.parameters.run.threads)
         if resolved.pipeline not in _RUNLESS:
@@ -80,14 +82,25 @@ class RunRecordHooks:
             runs.write_record(self.root, self.record)
 
     @property
+    def resolved(self) -> Resolved:
+        """What the present command works with."""
+        assert self._parameters.resolved is not None, "asked before the context was created"
+        return self._parameters.resolved
+
+    @property
+    def paths(self) -> RunPaths:
+        """Where its files lie."""
+        return RunPaths(self.root, self.name)
+
+    @property
     def log_file(self) -> Path:
         """Where libraries' messages go."""
-        return self.root / RECORDS / self.name / "run.log"
+        return self.paths.log
 
-    def _begun(self, resolved: parameters.Resolved) -> runs.RunRecord:
+    def _begun(self, resolved: Resolved) -> runs.RunRecord:
         """The record of the run that these parameters begin or go on with."""
         commit = _git_commit(self.root)
-        if runs.record_path(self.root, self.name).exists():
+        if self.paths.record.exists():
             return runs.continued(runs.read_record(self.root, self.name), resolved.raw)
         fork = resolved.parameters.run.fork_from
         return runs.new_record(
@@ -99,7 +112,7 @@ class RunRecordHooks:
             return False
         from starpo.store.retention import stored_policies  # noqa: PLC0415
 
-        policies = stored_policies(self.root / MODELS / self.name)
+        policies = stored_policies(self.paths.folder(Layer.MODELS))
         return bool(policies) and policies[-1].manifest["status"] == "stopped"
 
     def _end(self, catalog: Any, state: runs.State, message: str) -> None:

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from kedro.framework.hooks import hook_impl
 
-from starpo.app import parameters
-from starpo.app.hooks import dataset_names
 from starpo.app.hooks.clock import ClockHooks
 from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.app.terminal.console import console
-from starpo.store.layout import MODELS
+from starpo.store.layout import Played, parse_entry
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +32,7 @@ class TerminalHooks:
         """Set out the line of an iteration."""
         from starpo.app.terminal.progress import IterationProgress  # noqa: PLC0415
 
-        self._progress = IterationProgress(parameters.current_parameters().run.iterations, console())
+        self._progress = IterationProgress(self._run.resolved.parameters.run.iterations, console())
 
     @hook_impl
     def before_node_run(self, node: Any) -> None:
@@ -45,19 +43,22 @@ class TerminalHooks:
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
         """Say what was written."""
-        if dataset_names.METRICS.fullmatch(dataset_name):
-            self._report_iteration(data)
-        elif match := dataset_names.SUMMARY.fullmatch(dataset_name):
-            self._report_evaluation(match["kind"], data)
-        elif match := dataset_names.PLAYED.fullmatch(dataset_name):
-            self._report_played(match["kind"], match["suite"], data)
-        elif dataset_name == "evaluation_overview":
+        entry = parse_entry(dataset_name)
+        if dataset_name == "evaluation_overview":
             self._report_overview(data)
         elif dataset_name == "rescoring":
             self._report_rescoring(data)
-        elif dataset_names.COMPARISON.fullmatch(dataset_name):
+        elif entry is None:
+            return
+        elif entry.kind == "metrics":
+            self._report_iteration(data)
+        elif entry.kind == "summary" and entry.played is not None:
+            self._report_evaluation(entry.played, data)
+        elif entry.kind == "turns" and entry.played is not None:
+            self._report_played(entry.played, data)
+        elif entry.kind == "comparison":
             self._report_comparison(data)
-        elif dataset_name == "policy_0000":
+        elif entry.kind == "policy" and entry.number == 0:
             self._announce_disk_use()
             self._announce_template()
 
@@ -86,9 +87,10 @@ class TerminalHooks:
         for event in metrics.get("monitor_events", []):
             console().print(f"monitor: {event}", highlight=False, soft_wrap=True)
 
-    def _report_evaluation(self, kind: str, summary: dict[str, Any]) -> None:
+    def _report_evaluation(self, played: Played, summary: dict[str, Any]) -> None:
         share = summary.get("success_of_optimum")
         reach = "" if share is None else f", {share:.0%} of the optimum"
+        kind = "against" if played.against else "evaluation"
         console().print(
             f"{kind} {summary['suite']} T={summary['temperature']:g} after {summary['iteration']} iterations: "
             f"success {summary['success']:.3f} ({summary['success_low']:.3f} to {summary['success_high']:.3f}){reach}, "
@@ -97,13 +99,13 @@ class TerminalHooks:
             soft_wrap=True,
         )
 
-    def _report_played(self, kind: str, suite: str, turns: Any) -> None:
+    def _report_played(self, played: Played, turns: Any) -> None:
         """In an evaluation alone everything is played before anything is judged."""
-        if parameters.current().pipeline == "evaluate":
-            whose = " by the policy to compare with" if kind == "against" else ""
-            temperature = turns["temperature"][0].as_py() if turns.num_rows else float("nan")
+        if self._run.resolved.pipeline == "evaluate":
+            whose = " by the policy to compare with" if played.against else ""
             console().print(
-                f"played {suite} T={temperature:g}{whose}: {turns.num_rows:,} turns", highlight=False
+                f"played {played.suite} T={played.temperature:g}{whose}: {turns.num_rows:,} turns",
+                highlight=False,
             )
 
     def _report_overview(self, data: dict[str, Any]) -> None:
@@ -125,8 +127,7 @@ class TerminalHooks:
     def _announce_disk_use(self) -> None:
         from starpo.store.retention import expected_bytes  # noqa: PLC0415
 
-        folder = self._run.root / MODELS / self._run.name / "policy_0000"
-        size = expected_bytes(folder, parameters.current_parameters())
+        size = expected_bytes(self._run.paths.policy(0), self._run.resolved.parameters)
         console().print(
             f"expected disk use of this run: at most about {size / 2**20:,.0f} MiB", highlight=False
         )
@@ -135,5 +136,5 @@ class TerminalHooks:
         from starpo.agent.template_report import inspect_template  # noqa: PLC0415
         from starpo.store.policies import load_tokenizer  # noqa: PLC0415
 
-        report = inspect_template(load_tokenizer(self._run.root / MODELS / self._run.name / "policy_0000"))
+        report = inspect_template(load_tokenizer(self._run.paths.policy(0)))
         console().print(report.short(), highlight=False, markup=False, soft_wrap=True)
