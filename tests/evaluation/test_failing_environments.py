@@ -15,7 +15,7 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.config.evaluation import EvaluationConfig, Suite
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import ContractError
-from starpo.environments.solvers import Limits
+from starpo.environments.records import Limits
 from starpo.environments.splits import Instance, Split
 from starpo.errors import UserError
 from starpo.evaluation.diagnosis import diagnose

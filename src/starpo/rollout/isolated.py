@@ -5,7 +5,7 @@ time. With ``environment.workers > 0`` they do so through :class:`IsolatedEnviro
 its limit, or that ends the process, raises :class:`EnvironmentLost` in the caller, and the next ``reset`` begins in a
 new process.
 
-The built-in environments stay where they are. They are trusted, and solvers look inside them.
+Environments whose class says that it is ``trusted``, as the built-in ones do, stay where they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import OWN_FAILURES, not_built
 from starpo.environments.registry import Recipe, recipe
-from starpo.environments.solvers import SOLVED
 from starpo.errors import UserError
 from starpo.rollout.isolated_calls import KEPT, Call, Done, Facts, Present, Raised
 from starpo.rollout.processes import Helper, reap, start
@@ -33,8 +32,6 @@ Build = Callable[..., TextEnvironment]
 
 #: An environment that lost this many processes gets no other: each may have taken a whole limit to notice.
 MAX_LOSSES: Final = 5
-#: ``module:Class`` of the built-in environments.
-OURS: Final = frozenset(f"{each.__module__}:{each.__qualname__}" for each in SOLVED)
 
 
 class EnvironmentFailure(Exception):
@@ -73,7 +70,7 @@ class Building:
 
     def of(self, wanted: Recipe) -> TextEnvironment:
         """A new environment; raises what its constructor raises, and ``EnvironmentLost``."""
-        if not self._config.workers or wanted.target in OURS:
+        if not self._config.workers or getattr(wanted.factory(), "trusted", False):
             return wanted.build()
         link = next((link for known, link in self._links if known == wanted), None)
         if link is None:
@@ -81,12 +78,13 @@ class Building:
             self._links.append((wanted, link))
         seat, done = link.seat()
         facts: Facts = done.result
-        if OURS.intersection(facts.lineage):  # derived from one
+        if facts.trusted:  # what a function builds
             link.dropped.append(seat)
             return wanted.build()
         assert done.present is not None
         # Messages and protocols see the class that it stands for: its name, and the methods that it has.
-        own = {"phrases": facts.phrases, "action_cost": facts.action_cost}
+        own: dict[str, Any] = {"phrases": facts.phrases, "action_cost": facts.action_cost}
+        own["failure_labels"] = facts.failure_labels
         own |= {name: _remote(name) for name in facts.methods}
         return type(facts.name, (IsolatedEnvironment,), own)(link, seat, done.present)
 

@@ -14,7 +14,17 @@ from starpo.errors import UserError
 #: Exceptions that mean something to the caller; others arrive as an ``EnvironmentFailure`` of the same name.
 KEPT: Final = (ContractError, UserError, NotImplementedError)
 #: Methods that are asked for in the process where the environment's class has its own.
-OPTIONAL: Final = ("declared_split", "match_action", "optimal_actions", "random_action")
+OPTIONAL: Final = (
+    "best_play",
+    "chance_of",
+    "declared_split",
+    "match_action",
+    "optimal_actions",
+    "own_failure",
+    "random_action",
+    "random_play",
+    "state",
+)
 
 
 @dataclass(frozen=True)
@@ -23,14 +33,16 @@ class Facts:
 
     name: str
     """Of its class."""
-    lineage: tuple[str, ...]
-    """``module:Class`` of its class and of all that it is derived from."""
+    trusted: bool
+    """It may stay in the run's process."""
     methods: tuple[str, ...]
     """Those of ``OPTIONAL`` that are its own."""
     phrases: tuple[str, ...]
     """Constant pieces of its observations."""
     action_cost: float
     """What every action takes off the return."""
+    failure_labels: dict[str, str]
+    """Labels of its own."""
 
 
 @dataclass(frozen=True)

@@ -82,16 +82,9 @@ def _answer(recipe: Recipe, seats: dict[int, TextEnvironment], call: Call) -> Do
 
 
 def _facts(env: TextEnvironment) -> Facts:
-    kind = type(env)
-    lineage = tuple(f"{each.__module__}:{each.__qualname__}" for each in kind.__mro__)
-    own = tuple(name for name in OPTIONAL if hasattr(env, name) and _is_own(env, name))
-    return Facts(kind.__name__, lineage, own, tuple(env.phrases), env.action_cost)
-
-
-def _is_own(env: TextEnvironment, name: str) -> bool:
-    """Whether the method, of the class or of this one object, is another than that of the base class."""
-    method = getattr(env, name)
-    return getattr(method, "__func__", method) is not getattr(TextEnvironment, name, None)
+    own = tuple(name for name in OPTIONAL if env.knows(name))
+    labels = dict(env.failure_labels)
+    return Facts(type(env).__name__, env.trusted, own, tuple(env.phrases), env.action_cost, labels)
 
 
 def _plain(result: Any) -> Any:
