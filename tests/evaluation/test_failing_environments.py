@@ -200,4 +200,4 @@ def test_the_reference_of_a_suite_survives_an_environment_that_ends_its_process(
     )
     found = refer_suite(evaluation, own, agent(max_turns=2, max_actions=4), suite="own")
     assert len(found["prompts"]["instance_seed"]) == 4
-    assert "the environment's process died in step (exit code 7)" in caplog.text
+    assert "the worker process died in step (exit code 7)" in caplog.text

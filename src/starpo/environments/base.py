@@ -47,7 +47,7 @@ class TextEnvironment(gymnasium.Env[str, str]):
     #: actions makes saying nothing pay; a run warns of it.
     action_cost: float = 0.0
     #: Labels that ``own_failure`` may give, with the condition of each, in the order of metrics.
-    failure_labels: Mapping[str, str] = {}
+    failure_labels: ClassVar[Mapping[str, str]] = {}
     #: It cannot crash, hang or exit, and so stays in the run's process where ``environment.workers`` is above 0.
     trusted: bool = False
 

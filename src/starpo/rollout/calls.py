@@ -1,4 +1,4 @@
-"""What :mod:`starpo.rollout.isolated` and its process say to each other."""
+"""What the run and its worker processes say to each other about one environment, and how either says that it raised."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from starpo.errors import UserError
 
 #: Exceptions that mean something to the caller; others arrive as an ``EnvironmentFailure`` of the same name.
 KEPT: Final = (ContractError, UserError, NotImplementedError)
+#: Why an episode cannot go on in a new process.
+OTHERWISE: Final = "its worker process was lost, and the same seeds and actions lead to another state"
 #: Methods that are asked for in the process where the environment's class has its own.
 OPTIONAL: Final = (
     "best_play",
@@ -25,6 +27,10 @@ OPTIONAL: Final = (
     "random_play",
     "state",
 )
+
+
+class EnvironmentFailure(Exception):
+    """An exception of the environment's own, by its name and text."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Raised:
-    """The other answer."""
+    """The other answer, to any request."""
 
     name: str
     """The exception's class."""
@@ -101,3 +107,17 @@ class Raised:
     """Its message."""
     kept: bool
     """It is one of ``KEPT``, by that name, and arrives as such."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Raised:
+        try:
+            text = str(error)
+        except Exception:
+            text = "its message cannot be had"
+        kept = next((each.__name__ for each in KEPT if isinstance(error, each)), "")
+        return cls(kept or type(error).__name__, text, kept=bool(kept))
+
+    def exception(self) -> Exception:
+        """To raise here."""
+        kept = {each.__name__: each for each in KEPT}
+        return (kept[self.name] if self.kept else type(self.name, (EnvironmentFailure,), {}))(self.text)
