@@ -92,15 +92,7 @@ class Leave:
     """Of the episode."""
 
 
-@dataclass(frozen=True)
-class Clear:
-    """Forget all episodes."""
-
-    number: int
-    """Of the process; each gets one."""
-
-
-Request = Draw | Open | Act | Leave | Clear
+Request = Draw | Open | Act | Leave
 
 
 @dataclass(frozen=True)
@@ -210,9 +202,6 @@ class Stage:
             case Leave():
                 self._leave(request.number)
                 return None
-            case Clear():
-                self.clear()
-                return None
 
     def about(self, request: Request) -> str:
         """What a message calls it."""
@@ -259,6 +248,7 @@ class Stage:
 
     def _open(self, request: Open) -> Opening | Failure:
         label = request.task.label
+        self._lost.pop(request.number, None)
         env = self._build(request.task)
         self._pulse("reset", None)
         try:

@@ -23,7 +23,6 @@ from starpo.rollout.calls import Raised
 from starpo.rollout.processes import UNSENDABLE, EnvironmentLost, Worker, reap, unsendable
 from starpo.rollout.stage import (
     Act,
-    Clear,
     Draw,
     Failure,
     Leave,
@@ -72,10 +71,11 @@ class WorkerPool:
         return [answers[position] for position in range(len(requests))]
 
     def clear(self) -> None:
+        left = [Leave(number) for number in self._history]
         self._history.clear()
         self._broken.clear()
         if self._workers:
-            self.answer([Clear(number) for number in range(len(self._workers))])
+            self.answer(left)
 
     def close(self) -> None:
         reap(self._workers)
@@ -156,4 +156,4 @@ class WorkerPool:
         if isinstance(request, Act):
             self._broken[request.number] = error
             return replace(partial or Outcome(), error=error)
-        return None if isinstance(request, Leave | Clear) else Failure(error)
+        return None if isinstance(request, Leave) else Failure(error)
