@@ -12,10 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from starpo.app.parameters import merge
+from starpo.config.kedro_command import EXTENDS
 from starpo.errors import UserError
 
-EXTENDS = "_extends"
-"""Key of the parameters that names the folder which a folder changes."""
 _YAML_REMEDY = (
     "Correct it there: spaces indent, every bracket and quote is closed, and a section names each key once."
 )

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import yaml
+
 from starpo.errors import UserError
+
+EXTENDS = "_extends"
+"""Key of an environment's parameters that names the environment which it changes."""
 
 
 def kedro_run(pipeline: str, env: str | None) -> str:
@@ -14,6 +19,14 @@ def kedro_run(pipeline: str, env: str | None) -> str:
     'kedro run --env=smoke --pipeline=evaluate'
     """
     return " ".join(["kedro run", *([f"--env={env}"] if env else []), f"--pipeline={pipeline}"])
+
+
+def folders_of(env: str, conf: Path) -> list[str]:
+    """The environment's folder in ``conf`` and those that it extends, nearest first."""
+    file = conf / env / "parameters.yml"
+    parameters = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
+    extended = parameters.get(EXTENDS) if isinstance(parameters, dict) else None
+    return [env, *(folders_of(extended, conf) if extended else [])]
 
 
 def check_env(env: str, conf: Path) -> None:

@@ -1,4 +1,4 @@
-"""``python -m starpo.studies begin | cell | analyse``: what the stages of ``studies/*/dvc.yaml`` call."""
+"""``python -m starpo.studies begin | cell | analyse | code``: what the stages of ``studies/*/dvc.yaml`` call."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from starpo.errors import UserError
 from starpo.store.runs import open_run
 from starpo.studies.begin import begin
+from starpo.studies.code import BEGINNINGS, code_behind
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,13 +40,22 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument("--run", required=True, help="name of the cell's run")
     results = actions.add_parser("analyse", help="verdicts, page and curves from all cells")
     results.set_defaults(action=_analyse)
-    for each in (cell, results):
+    code = actions.add_parser("code", help="what a stage of dvc.yaml depends on of the code")
+    code.add_argument("stage", choices=sorted(BEGINNINGS))
+    code.add_argument("environments", nargs="+", help="registered names of what it plays")
+    code.set_defaults(action=_code)
+    for each in (start, cell, results):
         each.add_argument("--study", required=True, type=Path, help="folder of the study")
     return parser
 
 
 def _begin(console: Console, options: argparse.Namespace) -> None:
-    console.print(begin(Path.cwd(), options.run, options.env), markup=False)
+    console.print(begin(Path.cwd(), options.study, options.run, options.env), markup=False)
+
+
+def _code(console: Console, options: argparse.Namespace) -> None:
+    for name in code_behind(Path.cwd(), options.stage, options.environments):
+        console.print(f"      - {name}", markup=False)
 
 
 def _cell(console: Console, options: argparse.Namespace) -> None:

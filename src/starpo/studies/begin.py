@@ -10,47 +10,23 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from starpo.config.kedro_command import check_env
+from starpo.config.kedro_command import check_env, folders_of
 from starpo.store.layout import RunPaths
 from starpo.store.runs import current_state, read_record, remove_run, run_folders
+from starpo.studies.code import listed_code
 
 KEY = "made_with.sha256"
 """File in the run's ``data/00_runs`` folder."""
 
-TRAINED_BY = (
-    "src/starpo/agent",
-    "src/starpo/algorithms",
-    "src/starpo/app/parameters.py",
-    "src/starpo/base_policy",
-    "src/starpo/config",
-    "src/starpo/environments",
-    "src/starpo/evaluation",
-    "src/starpo/gates",
-    "src/starpo/learning",
-    "src/starpo/monitor/echo_trap.py",
-    "src/starpo/monitor/iteration_metrics.py",
-    "src/starpo/rewards",
-    "src/starpo/rollout",
-    "src/starpo/scoring",
-    "src/starpo/seeds.py",
-    "src/starpo/store",
-    "pipelines/training.py",
-    "pipelines/base_policy",
-    "pipelines/evaluate",
-    "pipelines/reward",
-    "pipelines/rollout",
-    "pipelines/update",
-)
-"""What a run's numbers come from, as files and folders; the stages in ``studies/*/dvc.yaml`` depend on the same."""
 
-
-def begin(root: Path, run: str, env: str) -> str:
+def begin(root: Path, study: Path, run: str, env: str) -> str:
     """Remove what is left of ``run`` unless it can go on, and write the key of a new one.
 
     A finished run goes as well: DVC runs a finished cell again only where something changed or by ``--force``.
 
     Args:
         root: the project's folder.
+        study: the study's folder, whose ``dvc.yaml`` lists the code.
         run: name of the cell's run.
         env: its Kedro environment, a folder of ``conf/``.
 
@@ -61,7 +37,7 @@ def begin(root: Path, run: str, env: str) -> str:
         UserError: there is no such environment, or a process works on the run.
     """
     check_env(env, root / "conf")
-    key, file = key_of(root, env), RunPaths(root, run).record.with_name(KEY)
+    key, file = key_of(root, study, env), RunPaths(root, run).record.with_name(KEY)
     had = bool(run_folders(root, run))
     if had and file.exists() and file.read_text(encoding="utf-8") == key and _unfinished(root, run):
         return f"{run}: goes on where it stopped"
@@ -72,10 +48,11 @@ def begin(root: Path, run: str, env: str) -> str:
     return f"{run}: starts from nothing" + (", the old one is removed" if had else "")
 
 
-def key_of(root: Path, env: str) -> str:
-    """SHA-256 over names and contents of ``TRAINED_BY`` and of the configuration's files, byte code left out."""
+def key_of(root: Path, study: Path, env: str) -> str:
+    """SHA-256 over names and contents of the code that cells depend on and of the configuration, byte code left out."""
     digest = hashlib.sha256()
-    for name in (*TRAINED_BY, "conf/base", f"conf/{env}"):
+    conf = [f"conf/{name}" for name in ("base", *folders_of(env, root / "conf"))]
+    for name in (*listed_code(study), *conf):
         place = root / name
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
             if path.is_file() and "__pycache__" not in path.parts:
