@@ -12,7 +12,7 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.config.evaluation import EvaluationConfig
 from starpo.config.rollout import EngineConfig
 from starpo.environments.contract import close
-from starpo.environments.solvers import Limits
+from starpo.environments.records import Limits
 from starpo.environments.splits import Instance, Split
 from starpo.evaluation.compare import compare
 from starpo.evaluation.diagnosis import diagnose

@@ -17,7 +17,7 @@ from starpo.app.datasets import JSONFileDataset, PolicyDataset, TableDataset, re
 from starpo.cli import user_mistake
 from starpo.errors import UserError
 from starpo.store.policy_state import PolicyState
-from starpo.store.schemas import SCORED, TABLES, TURNS, UPDATES, WINDOWED_TURNS
+from starpo.store.schemas import LABELS, SCORED, TABLES, TURNS, UPDATES, WINDOWED_TURNS
 
 GOOD = turns_table(turn_row(turn=0), turn_row(turn=1))
 
@@ -69,22 +69,27 @@ def test_equal_tables_give_equal_bytes(tmp_path: Path) -> None:
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
-    "a key that occurs twice": ({"turn": 0}, "is not unique"),
-    "a turn that is left out": ({"turn": 2}, "not 0, 1, 2"),
-    "rows of two policies": ({"policy_step": 3}, "policy_step holds 0 and 3"),
-    "rows of two iterations": ({"iteration": 1}, "iteration holds 0 and 1"),
-    "rows of two splits": ({"split": "test"}, "split holds 'train' and 'test'"),
-    "a row without a group": ({"group": None}, "group is null in 1 rows"),
+    "a key that occurs twice": ({"turn": 0}, "no two rows have the same group, member and turn"),
+    "a turn that is left out": ({"turn": 2}, "turns are 0, 1, 2"),
+    "rows of two policies": ({"policy_step": 3}, "(difference = policy_step 3 instead of 0)"),
+    "rows of two iterations": ({"iteration": 1}, "(difference = iteration 1 instead of 0)"),
+    "rows of two splits": ({"split": "test"}, "(difference = split test instead of train)"),
+    "a row without a split": ({"split": None}, "(difference = split None instead of train)"),
+    "a row without a turn": ({"turn": None}, "turns are 0, 1, 2"),
+    "a row without a group": (
+        {"group": None},
+        "1 of 2 rows, first: group None member 0 turn 1 (null_key = group)",
+    ),
 }
 
 FAULTY: dict[str, dict[str, Any]] = {
-    "response_ids and response_logprobs differ in length": {"response_logprobs": [-0.5]},
-    "no sampled token": {"response_ids": [], "response_logprobs": []},
-    "no context token": {"context_ids": []},
-    "a log-prob is NaN": {"response_logprobs": [-0.5, float("-inf")]},
-    "a log-prob is above": {"response_logprobs": [-0.5, 0.2]},
-    "a log-prob is below": {"response_logprobs": [-0.5, -1000.0]},
-    "a turn's reward is NaN": {"reward": float("inf")},
+    "every sampled token has a log-prob": {"response_logprobs": [-0.5]},
+    "every turn has a sampled token": {"response_ids": [], "response_logprobs": []},
+    "every turn has context": {"context_ids": []},
+    "log-probs are finite": {"response_logprobs": [-0.5, float("-inf")]},
+    "(largest_logprob <= 0.0001)": {"response_logprobs": [-0.5, 0.2]},
+    "(smallest_logprob >= -100.0)": {"response_logprobs": [-0.5, -1000.0]},
+    "(reward = inf)": {"reward": float("inf")},
 }
 
 
@@ -98,7 +103,7 @@ def test_a_faulty_row_of_training_is_stored_and_one_of_an_evaluation_rejected(
     held_out = turns_table(*[row | {"split": "test", "stream": "suite"} for row in rows])
     message = mistake(lambda: dataset(tmp_path / "test.parquet").save(held_out))
     assert complaint in message
-    assert "first: group 0 member 0" in message
+    assert "first: group 0 member 0 turn 1" in message
     assert files(tmp_path) == ["rejected/test.parquet", "train.parquet"]
 
 
@@ -155,16 +160,17 @@ def rows_of(schema: pa.Schema, **values: Any) -> pa.Table:
         else empty.get(field.type, 0)
         for field in schema
     }
-    return pa.Table.from_pylist([row | {"schema_version": 1} | values], schema=schema)
+    turns = {"turns": 1} if "turns" in schema.names else {}  # as many as there are rewards
+    return pa.Table.from_pylist([row | {"schema_version": 1} | turns | values], schema=schema)
 
 
 @pytest.mark.parametrize(
     ("table", "schema", "values", "complaint"),
     [
-        ("scored", SCORED, {"return": float("nan")}, "returns are not finite"),
-        ("scored", SCORED, {"kept": True, "quarantined": True}, "kept and quarantined"),
-        ("updates", UPDATES, {"ratios": [float("inf")]}, "entries of ratios are not finite"),
-        ("updates", UPDATES, {"advantages": [float("nan")]}, "entries of advantages are not finite"),
+        ("scored", SCORED, {"return": float("nan")}, "every return is a finite number"),
+        ("scored", SCORED, {"kept": True, "quarantined": True}, "no quarantined trajectory is kept"),
+        ("updates", UPDATES, {"ratios": [float("inf")]}, "(infinite = ratios)"),
+        ("updates", UPDATES, {"advantages": [float("nan")]}, "(infinite = advantages)"),
     ],
 )
 def test_scored_and_update_tables_have_their_invariants(
@@ -173,6 +179,15 @@ def test_scored_and_update_tables_have_their_invariants(
     stored = dataset(tmp_path / "t.parquet", table=table)
     stored.save(rows_of(schema))
     assert complaint in mistake(lambda: stored.save(rows_of(schema, **values)))
+
+
+def test_a_trajectory_is_labelled_once(tmp_path: Path) -> None:
+    stored = dataset(tmp_path / "t.parquet", table="labels")
+    stored.save(rows_of(LABELS))
+    twice = pa.concat_tables([rows_of(LABELS), rows_of(LABELS, turn=1)])
+    assert "no two rows have the same group and member (occurrences = 1)" in mistake(
+        lambda: stored.save(twice)
+    )
 
 
 def test_a_stream_that_breaks_off_leaves_the_old_table_and_no_litter(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_a_failure_of_the_environment_is_named_with_its_error_and_what_to_do(
         (
             "exit",
             "died in step (exit code 7)",
-            "the first time because the environment's process died in step",
+            "the first time because the worker process died in step",
         ),
         (
             "hang",

@@ -11,19 +11,11 @@ from hypothesis import strategies as st
 
 from starpo.environments.base import TextEnvironment
 from starpo.environments.frozen_lake import ACTIONS, FrozenLake, Lake
-from starpo.environments.frozen_lake_solver import chance_of, random_walk
+from starpo.environments.frozen_lake_solver import chance_of, plan_frozen_lake, random_walk, solve_frozen_lake
+from starpo.environments.records import Expectation, Limits
 from starpo.environments.registry import make
-from starpo.environments.sokoban_solver import best_within, random_play
-from starpo.environments.solvers import (
-    Expectation,
-    Limits,
-    best_play,
-    optimal_actions,
-    plan_frozen_lake,
-    random_actions,
-    solve_frozen_lake,
-    solve_sokoban,
-)
+from starpo.environments.sokoban_solver import best_within, random_play, solve_sokoban
+from starpo.environments.solvers import best_play, optimal_actions
 
 THIRD = 1 / 3
 seeds = st.integers(0, 2**32)
@@ -299,8 +291,8 @@ def test_the_best_and_random_play_keep_to_the_limits_of_the_harness():
     assert best_play(env, Limits(5, 5, 10)) == Expectation(1, 1)
     assert best_play(env, Limits(1, 5, 10)) == Expectation(0, 0), "six moves do not fit into one turn of five"
     assert best_play(env, Limits(5, 5, 5)) == Expectation(0, 0), "nor into five actions"
-    assert random_actions(env, Limits(1, 5, 10)) == Expectation(0, 0)
-    assert random_actions(env, Limits(2, 3, 10)) == Expectation(*[pytest.approx(20 / 4**6)] * 2), (
+    assert env.random_play(Limits(1, 5, 10)) == Expectation(0, 0)
+    assert env.random_play(Limits(2, 3, 10)) == Expectation(*[pytest.approx(20 / 4**6)] * 2), (
         "20 of the sequences of six moves are shortest paths"
     )
 
@@ -322,14 +314,14 @@ def test_a_bandit_is_worth_its_better_arm_and_random_pulls_half_of_both():
     env = make("bandit")
     env.reset(seed=0)
     assert best_play(env, Limits(1, 1, 1)) == Expectation(1.0, 0.25)
-    assert random_actions(env, Limits(1, 1, 1)) == Expectation(0.5, pytest.approx(0.175))
+    assert env.random_play(Limits(1, 1, 1)) == Expectation(0.5, pytest.approx(0.175))
 
 
 def test_an_environment_without_a_solver_has_no_optimum_and_no_closed_form():
     env = Guess()
     env.reset(seed=0)
     assert best_play(env, Limits(5, 5, 10)) is None
-    assert random_actions(env, Limits(5, 5, 10)) is None
+    assert env.random_play(Limits(5, 5, 10)) is None
 
 
 def test_an_environment_that_solves_itself_has_its_plan_played_out_where_it_fits_and_is_left_as_it_was():

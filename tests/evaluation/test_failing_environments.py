@@ -15,7 +15,7 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.config.evaluation import EvaluationConfig, Suite
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import ContractError
-from starpo.environments.solvers import Limits
+from starpo.environments.records import Limits
 from starpo.environments.splits import Instance, Split
 from starpo.errors import UserError
 from starpo.evaluation.diagnosis import diagnose
@@ -200,4 +200,4 @@ def test_the_reference_of_a_suite_survives_an_environment_that_ends_its_process(
     )
     found = refer_suite(evaluation, own, agent(max_turns=2, max_actions=4), suite="own")
     assert len(found["prompts"]["instance_seed"]) == 4
-    assert "the environment's process died in step (exit code 7)" in caplog.text
+    assert "the worker process died in step (exit code 7)" in caplog.text

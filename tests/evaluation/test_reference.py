@@ -11,8 +11,9 @@ import pytest
 import yaml
 from played import Dice, play, read
 
+from starpo.environments.records import Limits
 from starpo.environments.registry import make
-from starpo.environments.solvers import Limits, optimal_actions
+from starpo.environments.solvers import optimal_actions
 from starpo.environments.splits import Instance, Split, draw_instance
 from starpo.errors import UserError
 from starpo.evaluation.glossary import MEASURED

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from builders import turn_row, turns_table
 
-from starpo.config.gates import GatesConfig
 from starpo.config.reward import FilterConfig
 from starpo.environments.base import StepResult, TextEnvironment
 from starpo.environments.splits import Split, split_of
@@ -37,7 +36,7 @@ class Undeclared(TextEnvironment):
 
 
 EXPECTED = Expected(
-    gates=GatesConfig(max_quarantined_share=0.3),
+    max_quarantined_share=0.3,
     iteration=0,
     policy_step=0,
     groups=GROUPS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,11 @@ from starpo.algorithms.registry import advantage_estimator
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.gates import QuarantineConfig
 from starpo.config.reward import FilterConfig
-from starpo.gates.quarantine import FAULTS, describe, quarantined, return_ranges, too_many, turn_faults
+from starpo.gates.expected import Expected, return_ranges
+from starpo.gates.facts import Facts
+from starpo.gates.quarantine import FAULTS, describe, quarantined, turn_faults
+from starpo.gates.rule import check
+from starpo.gates.rules import SUITES
 from starpo.learning.batching import sequences_of
 from starpo.rewards.total import bind_terms
 from starpo.scoring.scoring import mark_kept, score_turns
@@ -33,7 +38,7 @@ FAULTY: dict[str, Change] = {
 
 
 def faults(rows: Rows) -> dict[tuple[int, int], str]:
-    return turn_faults(turns_table(*rows), QuarantineConfig(), EXPECTED.ranges)
+    return turn_faults(turns_table(*rows), Expected(ranges=EXPECTED.ranges))
 
 
 @pytest.mark.parametrize("reason", FAULTY)
@@ -56,13 +61,13 @@ def test_null_where_a_number_or_list_belongs_is_a_fault() -> None:
 def test_sound_rows_rounding_and_unknown_environments_are_no_fault() -> None:
     assert faults(turn_rows()) == {}
     assert faults(put(3, response_logprobs=[5e-5, -99.0], reward=1.0005)(turn_rows())) == {}
-    assert turn_faults(turns_table(*put(3, reward=1e6)(turn_rows())), QuarantineConfig()) == {}
+    assert turn_faults(turns_table(*put(3, reward=1e6)(turn_rows())), Expected()) == {}
 
 
 def test_limits_are_parameters() -> None:
     rows = put(3, response_logprobs=[0.5, -0.5])(turn_rows())
-    assert turn_faults(turns_table(*rows), QuarantineConfig(max_logprob=0.6)) == {}
-    strict = QuarantineConfig(min_logprob=-1.0)
+    assert turn_faults(turns_table(*rows), Expected(QuarantineConfig(max_logprob=0.6))) == {}
+    strict = Expected(QuarantineConfig(min_logprob=-1.0))
     assert len(turn_faults(turns_table(*turn_rows()), strict)) == GROUPS * SIZE
 
 
@@ -133,15 +138,29 @@ def test_a_quarantined_trajectory_has_zero_weight_as_if_it_were_not_there(reason
     assert sound[0, 1] != without[0, 1], "a sound member would have counted"
 
 
-def test_too_many_faults_are_one_problem_that_names_reasons_and_rows() -> None:
+def test_faults_are_described_with_reasons_and_rows() -> None:
     bad = {(0, 1): "lengths_disagree", (3, 0): "lengths_disagree", (2, 1): "return_out_of_range"}
     assert describe(bad, 8) == (
         "3 of 8 trajectories (lengths_disagree 2, return_out_of_range 1), "
         "first: group 0 member 1, group 2 member 1, group 3 member 0"
     )
-    assert too_many(bad, 60, 0.05) is None, "exactly the share is allowed"
-    problem = too_many(bad, 59, 0.05)
-    assert problem is not None
-    assert "at most 5.0% may be" in problem
-    assert FAULTS["return_out_of_range"] in problem
-    assert too_many({}, 0, 0.0) is None
+
+
+def test_too_many_faults_are_one_problem_that_says_what_each_reason_means() -> None:
+    rows = put(3, reward=9.0)(put(15, response_logprobs=[-0.5])(turn_rows()))
+
+    def problem(most: float) -> str | None:
+        breach = check(
+            SUITES["rollouts"], Facts(turns_table(*rows), replace(EXPECTED, max_quarantined_share=most))
+        )
+        return None if breach is None else str(breach)
+
+    assert problem(2 / 8) is None, "exactly the share is allowed"
+    text = problem(0.2)
+    assert text is not None
+    assert "faulty_share <= 0.2" in text
+    assert "2 of 8 trajectories (lengths_disagree 1, return_out_of_range 1), first: group 0 member 1" in text
+    assert f"return_out_of_range: expected that {FAULTS['return_out_of_range']}" in text
+    scored = check(SUITES["scored"], Facts(scored_table(rows), replace(EXPECTED, max_quarantined_share=0.2)))
+    assert scored is not None
+    assert "2 of 8 trajectories (return_out_of_range 1, lengths_disagree 1)" in scored.found

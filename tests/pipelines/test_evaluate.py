@@ -13,8 +13,8 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.config.evaluation import EvaluationConfig
 from starpo.environments.registry import make
 from starpo.environments.solvers import optimal_actions
-from starpo.evaluation.glossary import DIAGNOSIS, MEASURED, METRICS
-from starpo.gates.invariants import check_table
+from starpo.evaluation.glossary import DIAGNOSIS, MEASURED, METRICS, own_failures
+from starpo.gates.rules import check_table
 from starpo.pipelines.evaluate.nodes import gather_summaries, judge_policy, refer_suite
 from starpo.store.label_table import labels_to_table
 from starpo.store.policies import Policy
@@ -58,7 +58,7 @@ def test_a_suite_is_measured_and_every_failure_labelled(suite: str, tiny_policy:
     assert summary["luck_failed_share"] == 0
     assert summary["harness_changed"], "this is not the harness of the tiny policy"
     names = {key.removesuffix("_low").removesuffix("_high") for key in summary}
-    known = METRICS.keys() | MEASURED.keys() | DIAGNOSIS.keys() | PLACES
+    known = METRICS.keys() | MEASURED.keys() | DIAGNOSIS.keys() | own_failures().keys() | PLACES
     assert {name for name in names if not name.startswith("pass_at_")} <= known
     assert labels.schema == LABELS
     assert check_table(labels, "labels") is None
@@ -72,4 +72,4 @@ def test_a_trajectory_labelled_twice_is_refused() -> None:
     row = {"group": 3, "member": 0, "label": "loop", "turn": 1}
     suite = {"iteration": 0, "policy_step": 0, "environment": "lake", "split": "test", "stream": "test"}
     table = labels_to_table([row, row], suite)
-    assert "not unique" in str(check_table(table, "labels"))
+    assert "no two rows have the same group and member" in str(check_table(table, "labels"))

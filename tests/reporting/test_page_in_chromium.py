@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,23 +110,6 @@ def test_one_prompt_stands_side_by_side_under_two_policies(tab: Tab, address: st
     assert texts(tab, "#side .card > header b:first-child") == ["base", "last, best"]
     tab.click("#next-prompt")
     assert texts(tab, "#side .card > header b:last-of-type") == ["not solved", "solved"]
-
-
-@pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        ("#####\n#P_O#\n#_X√#\n#####\nA room.", ["#####", "#P_O#", "#_X√#", "#####"]),
-        ("Turn 3\n\n# # #\n# P #", ["###", "#P#"]),
-        ("Arms: Clay, Stone\nPick one, please", None),
-        ("P_G", None),
-    ],
-)
-def test_a_board_is_lines_of_symbols_of_one_length(
-    tab: Tab, address: str, text: str, rows: list[str] | None
-) -> None:
-    tab.open(address)
-    board = tab.evaluate(f"splitBoard({json.dumps(text)}).board")
-    assert (board if board is None else ["".join(row) for row in board]) == rows
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (420, False), (1280, True)])

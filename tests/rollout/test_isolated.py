@@ -21,13 +21,14 @@ from starpo.config.evaluation import EvaluationConfig, Suite
 from starpo.environments.bandit import Bandit
 from starpo.environments.contract import ContractError
 from starpo.environments.frozen_lake import FrozenLake
+from starpo.environments.records import Limits
 from starpo.environments.registry import make, register
-from starpo.environments.solvers import Limits
 from starpo.environments.splits import Instance, Split
 from starpo.errors import UserError
 from starpo.evaluation.prompts import _instances, fixed_prompts
 from starpo.evaluation.reference import suite_reference
-from starpo.rollout.isolated import Build, Building, EnvironmentLost, IsolatedEnvironment
+from starpo.rollout.isolated import Build, Building, IsolatedEnvironment
+from starpo.rollout.processes import EnvironmentLost
 
 ALONE = EnvironmentConfig(name="own", step_limit_seconds=5)
 WORKERS = ALONE.model_copy(update={"workers": 2})

@@ -18,7 +18,7 @@ from starpo.config.environment import EnvironmentConfig, MixtureMember
 from starpo.config.reward import FilterConfig
 from starpo.environments.splits import Split
 from starpo.errors import UserError
-from starpo.gates.quarantine import return_ranges
+from starpo.gates.expected import return_ranges
 from starpo.learning.batching import sequences_of
 from starpo.monitor.iteration_metrics import rollout_metrics
 from starpo.rewards.total import bind_terms

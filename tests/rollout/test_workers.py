@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.reward import FilterConfig
 from starpo.environments.contract import ContractError
+from starpo.environments.registry import recipe
 from starpo.errors import UserError
 from starpo.monitor.iteration_metrics import rollout_metrics
 from starpo.rewards.total import bind_terms
 from starpo.rollout.episodes import play, reading_of
-from starpo.rollout.stage import Environments, Stage
+from starpo.rollout.stage import Act, Environments, Failure, Open, Stage, Task
 from starpo.rollout.workers import WorkerPool
 from starpo.scoring.scoring import mark_kept, score_turns
 from starpo.store.policies import load_tokenizer
@@ -136,6 +138,44 @@ def test_a_dying_or_hanging_environment_ends_its_own_episode_only(
                 assert got == expected
 
 
+@pytest.mark.parametrize("how", ["exit", "hang"])
+def test_what_was_done_before_a_loss_in_the_middle_of_a_turn_stands(how: str) -> None:
+    pool = pool_of(1, step_limit_seconds=0.5)
+    task = Task("odd", recipe("odd_environments:Broken", where="step", how=how, one_in=1))
+    (opening,) = pool.answer([Open(0, task, 1, 2)])
+    began = time.monotonic()
+    (outcome,) = pool.answer([Act(0, "<think></think><answer>Add || Wait</answer>", 2)])
+    assert time.monotonic() - began < 30, "the limit of a step, not that of a start"
+    assert (outcome.actions, outcome.executed, outcome.reward) == (("Add", "Wait"), ("Add",), 1.0)
+    assert outcome.observation != opening.observation
+    assert ("died in step (exit code 3)" if how == "exit" else "step took longer than 0.5 s") in outcome.error
+    (later,) = pool.answer([Act(0, "<think></think><answer>Add</answer>", 1)])
+    assert (later.executed, later.error) == ((), outcome.error)
+    pool.close()
+
+
+def test_a_turn_is_one_message_whatever_its_actions(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = pool_of(1)
+    pool.answer([Open(0, Task("odd", recipe("odd_environments:Counter")), 1, 2)])
+    received = []
+    recv = Connection.recv
+    monkeypatch.setattr(Connection, "recv", lambda self: received.append(recv(self)) or received[-1])
+    (outcome,) = pool.answer([Act(0, "<think></think><answer>Add || Wait || Add</answer>", 3)])
+    assert outcome.executed == ("Add", "Wait", "Add")
+    assert received == [outcome]
+    pool.close()
+
+
+def test_an_exception_that_is_no_failure_of_the_environment_ends_its_episode_only() -> None:
+    pool = pool_of(1)
+    task = Task("odd", recipe("isolated_environments:Throwing", what="Cancelled"))
+    openings = pool.answer([Open(number, task, number, 0) for number in range(12)])
+    errors = [each.error for each in openings if isinstance(each, Failure)]
+    assert 0 < len(errors) < 12
+    assert set(errors) == {"CancelledError: broken"}
+    pool.close()
+
+
 def test_an_episode_that_ends_by_an_error_is_quarantined_and_counted(
     template: ChatTemplate, pools: dict[int, Environments]
 ) -> None:
@@ -237,7 +277,7 @@ def test_a_worker_that_does_not_start_is_reported(template: ChatTemplate) -> Non
     pool = pool_of(1, start_limit_seconds=0.001)
     with pytest.raises(UserError, match=r"start_limit_seconds = 0\.001: a worker process did not start"):
         rolled(template, pool, "Counter")
-    assert not pool._processes
+    assert not pool._workers
 
 
 def test_workers_import_neither_torch_nor_an_engine() -> None:
@@ -272,7 +312,7 @@ def gone(pids: list[int], seconds: float = 15.0) -> bool:
 def test_closing_leaves_no_process(template: ChatTemplate) -> None:
     pool = pool_of(2)
     rolled(template, pool, "Counter", groups=1)
-    pids = [process.popen.pid for process in pool._processes]
+    pids = [worker.popen.pid for worker in pool._workers]
     assert len(alive(pids)) == 2
     pool.close()
     assert not alive(pids)
@@ -289,7 +329,7 @@ if __name__ == "__main__":
     pool = WorkerPool(EnvironmentConfig(name="any", workers=2), Reading(True, "||"))
     task = Task("odd", recipe("odd_environments:Broken", where="step", how="hang", one_in=1))
     pool.answer([Open(0, task, 1, 2), Open(1, task, 1, 2)])
-    print(*(process.popen.pid for process in pool._processes), flush=True)
+    print(*(worker.popen.pid for worker in pool._workers), flush=True)
     pool.answer([Act(0, "<think></think><answer>Wait</answer>", 1)])
 """
 

@@ -62,8 +62,8 @@ def test_a_table_without_windows_is_stored_without_the_column_and_read_with_fals
 @pytest.mark.parametrize(
     ("starts", "complaint"),
     [
-        ((True, False), "chain_start is true in a first turn"),
-        ((False, None), "chain_start is null in 1 rows"),
+        ((True, False), "(chain_start = True)"),
+        ((False, None), "(chain_start = null)"),
     ],
 )
 def test_a_first_turn_that_starts_anew_or_an_unknown_start_is_rejected(

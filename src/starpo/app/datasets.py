@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from kedro.io import AbstractDataset
 
 from starpo.errors import UserError
-from starpo.gates.invariants import check_schema, check_table
+from starpo.gates.measures import schema_problem
+from starpo.gates.rules import check_table
 from starpo.store.policies import Policy
 from starpo.store.policy_state import MANIFEST, PolicyState
 from starpo.store.reading import read_object, read_table
@@ -35,7 +36,7 @@ def _temporary(path: Path) -> Path:
 
 
 class TableDataset(AbstractDataset[Any, pa.Table]):
-    """A Parquet table with a fixed schema. Rows that break an invariant never reach the final path.
+    """A Parquet table with a fixed schema. Rows that break a rule never reach the final path.
 
     ``save`` takes a table or an iterable of record batches (large iterations stream). The file is written
     under a temporary name, checked and renamed; a rejected one is kept in ``rejected/`` beside it.
@@ -52,7 +53,7 @@ class TableDataset(AbstractDataset[Any, pa.Table]):
         return read_table(self._path, self._table)
 
     def save(self, data: pa.Table | Iterable[pa.RecordBatch]) -> None:
-        if isinstance(data, pa.Table) and (problem := check_schema(data.schema, self._table)):
+        if isinstance(data, pa.Table) and (problem := schema_problem(data.schema, self._table)):
             keep_rejected(self._path, data)
             raise rejection(self._path, problem)
         if isinstance(data, pa.Table):
@@ -71,12 +72,11 @@ class TableDataset(AbstractDataset[Any, pa.Table]):
         except BaseException:  # whatever broke the stream off, an interruption too
             temporary.unlink(missing_ok=True)
             raise
-        problem = check_table(pq.read_table(temporary), self._table)
-        if problem:
+        if breach := check_table(pq.read_table(temporary), self._table):
             rejected = rejected_path(self._path)
             rejected.parent.mkdir(exist_ok=True)
             os.replace(temporary, rejected)
-            raise rejection(self._path, problem)
+            raise rejection(self._path, str(breach), breach.rule.remedy)
         os.replace(temporary, self._path)
 
     def _exists(self) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from starpo.environments.arguments import check_switches, is_number
 from starpo.environments.base import StepResult, TextEnvironment
+from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode
 from starpo.environments.splits import Split
 
 #: The steady family: things that stay as they are. By default these arms pay a small sum for sure.
@@ -69,6 +71,10 @@ PAIRS: Final[dict[str, dict[tuple[str, str], Split]]] = {names: _pairs(names) fo
 _PAIR_LISTS: Final = {names: tuple(pairs) for names, pairs in PAIRS.items()}
 
 
+WRONG_ARM: Final = "wrong_arm"
+LOST_DRAW: Final = "lost_draw"
+
+
 class Bandit(TextEnvironment):
     """Choose between a sure small payment and a risky one that is worth more on average.
 
@@ -112,6 +118,13 @@ class Bandit(TextEnvironment):
     )
     return_range = (0.0, 1.0)
     action_names: tuple[str, ...]
+    failure_labels: ClassVar = {
+        WRONG_ARM: "Bandit: the arm with the lower mean was chosen",
+        LOST_DRAW: (
+            "Bandit: the better arm was chosen, which is a success, and paid nothing: luck; counted beside the failures"
+        ),
+    }
+    trusted = True
 
     def __init__(
         self,
@@ -149,6 +162,28 @@ class Bandit(TextEnvironment):
     def declared_split(self) -> Split:
         """The split of the present pair of names."""
         return PAIRS[self.names][self._pair]
+
+    def optimal_actions(self) -> list[str]:
+        """The better arm."""
+        return [self.best_arm]
+
+    def best_play(self, limits: Limits) -> Expectation:
+        """The better arm's mean."""
+        return Expectation(1.0, self.high_probability)
+
+    def random_play(self, limits: Limits) -> Expectation:
+        """The mean of both arms."""
+        return Expectation(0.5, (self.low_reward + self.high_probability) / 2)
+
+    def chance_of(self, plan: Sequence[str]) -> float:
+        """Chance that the better arm, which a won trajectory chose, pays."""
+        return self.high_probability
+
+    def own_failure(self, episode: PlayedEpisode) -> Failure | None:
+        """The wrong arm, or the better one that paid nothing."""
+        if episode.success:
+            return Failure(LOST_DRAW, episode.turns - 1) if episode.returned == 0 else None
+        return Failure(WRONG_ARM, episode.steps[-1].turn) if episode.steps else None
 
     def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
         self._pair = self._pairs[int(instance.integers(len(self._pairs)))]

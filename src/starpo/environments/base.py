@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import gymnasium
 import numpy as np
+
+from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode
+
+#: A row of a board: cells side by side, or with a blank between each two.
+_ROW: Final = re.compile(r"\S{2,}|(\S )+\S")
 
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 
@@ -21,6 +28,9 @@ class TextEnvironment(gymnasium.Env[str, str]):
 
     ``info`` of ``reset`` and ``step`` always holds ``success`` (bool: the task is solved) and ``step`` adds
     ``effective`` (bool: the action changed something).
+
+    From ``optimal_actions`` on the methods are knowledge about its own play, each optional: the defaults say "I do
+    not know", and what needs the answer does without or measures it.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}  # type: ignore[misc]
@@ -36,6 +46,10 @@ class TextEnvironment(gymnasium.Env[str, str]):
     #: What every executed action takes off the return, 0 or more. A format penalty that is no higher than a turn of
     #: actions makes saying nothing pay; a run warns of it.
     action_cost: float = 0.0
+    #: Labels that ``own_failure`` may give, with the condition of each, in the order of metrics.
+    failure_labels: ClassVar[Mapping[str, str]] = {}
+    #: It cannot crash, hang or exit, and so stays in the run's process where ``environment.workers`` is above 0.
+    trusted: bool = False
 
     def __init__(self) -> None:
         self.observation_space = gymnasium.spaces.Text(max_length=1 << 20)
@@ -84,6 +98,53 @@ class TextEnvironment(gymnasium.Env[str, str]):
                 f"{type(self).__name__}: free-text actions need a random_action of their own"
             )
         return self.action_names[int(draw.integers(len(self.action_names)))]
+
+    def knows(self, name: str) -> bool:
+        """Whether the method ``name``, of the class or of this one object, is another than that of the base class."""
+        method = getattr(self, name, None)
+        own = getattr(method, "__func__", method)
+        return method is not None and own is not getattr(TextEnvironment, name, None)
+
+    def optimal_actions(self) -> list[str]:
+        """A plan that is optimal from the present state of a running episode; empty where nothing can help."""
+        raise NotImplementedError(f"{type(self).__name__} knows no solution of its own")
+
+    def best_play(self, limits: Limits) -> Expectation | None:
+        """The best that any agent can expect from the present state under ``limits``, exactly."""
+        return None
+
+    def random_play(self, limits: Limits) -> Expectation | None:
+        """What uniformly drawn legal actions can expect that use the limits up, exactly."""
+        return None
+
+    def chance_of(self, plan: Sequence[str]) -> float | None:
+        """Chance that ``plan``, played from the present state without looking, succeeds under fresh luck, exactly."""
+        return None
+
+    def state(self) -> Hashable | None:
+        """What tells states of an episode apart; None: the observation's text does."""
+        return None
+
+    def own_failure(self, episode: PlayedEpisode) -> Failure | None:
+        """One of ``failure_labels`` for ``episode``, which was played on this environment; None: none of them."""
+        return None
+
+    @classmethod
+    def board_of(cls, observation: str) -> str | None:
+        """The lines of ``observation`` that are a board, a cell a character, for the report; None: no board.
+
+        The default takes the longest run of two or more lines that have one length and no blanks, or single ones
+        between all cells.
+        """
+        best: list[str] = []
+        run: list[str] = []
+        for line in observation.split("\n"):
+            if not _ROW.fullmatch(line):
+                run = []
+                continue
+            run = [*run, line] if run and len(run[-1]) == len(line) else [line]
+            best = max(best, run, key=len)
+        return "\n".join(best) if len(best) > 1 else None
 
     @abstractmethod
     def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections.abc import Hashable
 from typing import Any, Final
 
 import numpy as np
 
 from starpo.environments.base import TextEnvironment
+from starpo.environments.records import Expectation, Failure
 from starpo.errors import UserError
 
 #: An environment's own failures, which end an episode and not the run; ``sys.exit`` raises what is no ``Exception``.
@@ -81,6 +83,41 @@ def check_plan(name: str, plan: Any) -> list[str]:
     if not isinstance(plan, list) or not all(isinstance(action, str) for action in plan):
         raise _error(name, "optimal_actions' result", plan, "a list of action names")
     return plan
+
+
+def check_failure(env: TextEnvironment, failure: Any, *, turns: int) -> Failure | None:
+    """What ``env.own_failure`` said of an episode of so many turns, if it names a label of its own, else raises."""
+    if failure is None or (
+        isinstance(failure, Failure) and failure.label in env.failure_labels and 0 <= failure.turn < turns
+    ):
+        return failure
+    allowed = (
+        f"None or a Failure with one of failure_labels {tuple(env.failure_labels)} in turn 0 to {turns - 1}"
+    )
+    raise _error(type(env).__name__, "own_failure's result", failure, allowed)
+
+
+def check_state(env: TextEnvironment, state: Any) -> Hashable | None:
+    """What ``env.state`` gave, if it can be compared with others, else raises ``ContractError``."""
+    try:
+        hash(state)
+    except TypeError:
+        raise _error(type(env).__name__, "state's result", state, "None or something hashable") from None
+    return state
+
+
+def check_chance(env: TextEnvironment, chance: Any) -> float | None:
+    """What ``env.chance_of`` said of a plan, if it is a probability or None, else raises ``ContractError``."""
+    if chance is None or (isinstance(chance, int | float) and 0 <= chance <= 1):
+        return chance
+    raise _error(type(env).__name__, "chance_of's result", chance, "None or a number from 0 to 1")
+
+
+def check_expectation(env: TextEnvironment, expectation: Any, *, of: str) -> Expectation | None:
+    """What the method ``of`` of ``env`` expects, if it is an ``Expectation`` or None, else raises ``ContractError``."""
+    if expectation is None or isinstance(expectation, Expectation):
+        return expectation
+    raise _error(type(env).__name__, f"{of}'s result", expectation, "None or an Expectation")
 
 
 def plain_info(name: str, info: dict[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from starpo.environments.arguments import check_switches, is_number, is_whole
 from starpo.environments.base import StepResult, TextEnvironment
+from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode
 from starpo.environments.splits import Split, split_of
 
 #: In circular order: the directions perpendicular to one are its two neighbours.
@@ -104,6 +106,10 @@ def _connected(passable: list[bool], size: int, start: int, goal: int) -> bool:
     return False
 
 
+HOLE_BY_PLAN: Final = "hole_by_plan"
+HOLE_BY_SLIP: Final = "hole_by_slip"
+HOLE_AFTER_SLIP: Final = "hole_after_slip"
+
 _GROUND_WORDS: Final = {FROZEN: "ice", HOLE: "hole", GOAL: "goal"}
 _EDGE: Final = "edge"
 
@@ -156,6 +162,17 @@ class FrozenLake(TextEnvironment):
     )
     action_names = ACTIONS
     return_range = (0.0, 1.0)
+    failure_labels: ClassVar = {
+        HOLE_BY_PLAN: (
+            "FrozenLake: the action's own direction led into a hole, as the turn's actions do when none slips"
+        ),
+        HOLE_BY_SLIP: "FrozenLake: a slip led into the hole; the action's own direction did not",
+        HOLE_AFTER_SLIP: (
+            "FrozenLake: the action's own direction led into a hole, but only because an earlier slip of the same "
+            "turn, which the policy could not see, had moved the player; without slips the turn's actions meet no hole"
+        ),
+    }
+    trusted = True
 
     def __init__(
         self,
@@ -197,6 +214,43 @@ class FrozenLake(TextEnvironment):
         """The split of the present episode's lake and start, whatever is shown of them and however it slips."""
         start = self._start
         return split_of(f"{self._board(start)}\n{self._coordinates(start)}\n{self._surroundings(start)}")
+
+    # The solver builds on this module, and is imported where it is asked.
+
+    def optimal_actions(self) -> list[str]:
+        """A shortest path; on slippery ice an optimal action first, then those along the most likely outcomes."""
+        from starpo.environments import frozen_lake_solver as solver  # noqa: PLC0415
+
+        return solver.crossing(self)
+
+    def best_play(self, limits: Limits) -> Expectation | None:
+        """By dynamic programming over turns of blind actions; None where a slippery turn may be too long for it."""
+        from starpo.environments import frozen_lake_solver as solver  # noqa: PLC0415
+
+        return solver.best_crossing(self, limits)
+
+    def random_play(self, limits: Limits) -> Expectation:
+        """As many actions in all as are allowed: between turns a random player learns nothing."""
+        from starpo.environments import frozen_lake_solver as solver  # noqa: PLC0415
+
+        chance = solver.random_walk(self, moves=limits.moves)
+        return Expectation(chance, chance)
+
+    def chance_of(self, plan: Sequence[str]) -> float:
+        """Chance that the plan ends on the goal."""
+        from starpo.environments import frozen_lake_solver as solver  # noqa: PLC0415
+
+        return solver.chance_of(self, plan)
+
+    def state(self) -> Lake:
+        """The present lake."""
+        return Lake(self.size, self._cells, self._player)
+
+    def own_failure(self, episode: PlayedEpisode) -> Failure | None:
+        """How the player came to fall into a hole, if it did."""
+        from starpo.environments.frozen_lake_falls import fall_of  # noqa: PLC0415
+
+        return None if episode.success else fall_of(episode.steps)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

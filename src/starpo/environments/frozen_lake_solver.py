@@ -19,11 +19,14 @@ from typing import Final
 import numpy as np
 
 from starpo.environments.frozen_lake import ACTIONS, FROZEN, GOAL, FrozenLake, Lake, neighbours
+from starpo.environments.records import Expectation, Limits
 
 #: Values closer than this are equal; among equals the shortest block of the earliest actions is taken.
 TIE: Final = 1e-12
 #: Blocks of k actions are 4**k; each action more takes four times as long. RAGEN's agents name up to 5.
 MAX_BLOCK: Final = 7
+#: Fewest moves that a slippery lake's plan looks ahead: the paper's action budget per episode.
+SLIPPERY_HORIZON: Final = 10
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,32 @@ def likely_path(
             break
         cell = following
     return actions
+
+
+def crossing(lake: FrozenLake) -> list[str]:
+    """The plan that a demonstrator follows: :func:`shortest_path`, on slippery ice :func:`likely_path`.
+
+    For blocks of actions that are optimal under the harness's limits see :func:`plan_frozen_lake`.
+    """
+    path = shortest_path(lake)
+    if lake.success_probability == 1 or not path:
+        return path
+    # Slips make detours: twice the shortest path lets the optimum be careful on large lakes.
+    return likely_path(lake, horizon=max(SLIPPERY_HORIZON, 2 * len(path)))
+
+
+def best_crossing(lake: FrozenLake, limits: Limits) -> Expectation | None:
+    """The best under the limits; None on slippery ice where a turn may have more than ``MAX_BLOCK`` actions."""
+    longest = min(limits.actions_per_turn, limits.moves)
+    if lake.success_probability == 1:
+        chance = float(0 < len(shortest_path(lake)) <= limits.moves)
+    elif longest <= MAX_BLOCK:
+        chance = plan_frozen_lake(
+            lake, turns=limits.turns, actions_per_turn=longest, total_actions=limits.actions
+        ).value
+    else:
+        return None
+    return Expectation(chance, chance)
 
 
 def as_lake(lake: FrozenLake | Lake | str) -> Lake:

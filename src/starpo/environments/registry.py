@@ -40,13 +40,17 @@ class Recipe:
     arguments: dict[str, Any]
     """Keyword arguments, the registered defaults included."""
 
+    def factory(self) -> Factory:
+        """What builds it, imported. Raises ``ValueError`` if it cannot be, ``TypeError`` if it cannot be called."""
+        return _load(self.name, self.target) if isinstance(self.target, str) else self.target
+
     def build(self) -> TextEnvironment:
         """A new environment.
 
         Raises ``ValueError`` if the target cannot be imported, ``TypeError`` on an unknown argument, a target that
         does not build a ``TextEnvironment``, or one that lacks what every environment must say about itself.
         """
-        factory = _load(self.name, self.target) if isinstance(self.target, str) else self.target
+        factory = self.factory()
         _check_arguments(self.name, factory, self.arguments)
         env = factory(**self.arguments)
         if not isinstance(env, TextEnvironment):
@@ -115,6 +119,23 @@ def _lookup(name: str) -> tuple[str | Factory, dict[str, Any]]:
     if targets:
         return next(iter(targets)), {}
     raise ValueError(f"unknown environment {name!r}; known: {', '.join(registered_names())}, or module:Class")
+
+
+def kind_of(name: str) -> type[TextEnvironment]:
+    """The class of the environment ``name``; the base class where that cannot be told without building it."""
+    try:
+        target, _ = _lookup(name)
+        factory = _load(name, target) if isinstance(target, str) else target
+    except (ValueError, TypeError):
+        return TextEnvironment
+    return factory if isinstance(factory, type) and issubclass(factory, TextEnvironment) else TextEnvironment
+
+
+def built_in_labels() -> dict[str, str]:
+    """``failure_labels`` of all built-in environments, which are imported for it."""
+    ours = f"{__package__}."
+    names = [name for name, (target, _) in _REGISTRY.items() if str(target).startswith(ours)]
+    return {label: meaning for name in names for label, meaning in kind_of(name).failure_labels.items()}
 
 
 def _installed() -> dict[str, tuple[EntryPoint, ...]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 
 from starpo.environments.arguments import check_switches, is_whole
 from starpo.environments.base import StepResult, TextEnvironment
+from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode
 from starpo.environments.sokoban_generator import draw_room
 from starpo.environments.sokoban_lengths import length_weights
 from starpo.environments.sokoban_room import ACTIONS, Room, cells_of, complete_symbols
@@ -19,6 +20,8 @@ STEP_REWARD: Final = -0.1
 BOX_ON_TARGET_REWARD: Final = 1.0
 BOX_OFF_TARGET_REWARD: Final = -1.0
 FINISHED_REWARD: Final = 10.0
+
+DEADLOCK: Final = "deadlock"
 
 MIN_SIDE: Final = 5  # three inner cells: the least that a box and a player can turn in
 MAX_SIDE: Final = 20
@@ -75,6 +78,13 @@ class Sokoban(TextEnvironment):
 
     action_names = ACTIONS
     action_cost = -STEP_REWARD
+    failure_labels: ClassVar = {
+        DEADLOCK: (
+            "Sokoban: the last position cannot be solved by any number of moves; the turn is that of the push that "
+            "sealed it"
+        )
+    }
+    trusted = True
 
     def __init__(
         self,
@@ -156,6 +166,43 @@ class Sokoban(TextEnvironment):
     def declared_split(self) -> Split:
         """The split of the present episode's first room, whatever symbols it is shown in."""
         return split_of(self._first.text())
+
+    # The solver builds on this module, and is imported where it is asked.
+
+    def optimal_actions(self) -> list[str]:
+        """A solution with the fewest moves; empty where there is none."""
+        from starpo.environments import sokoban_solver as solver  # noqa: PLC0415
+
+        return solver.solve_sokoban(self) or []
+
+    def best_play(self, limits: Limits) -> Expectation | None:
+        """By breadth-first search; None in a room with too many positions for it."""
+        from starpo.environments import sokoban_solver as solver  # noqa: PLC0415
+
+        try:
+            solved, value = solver.best_within(self, min(limits.moves, self.max_steps))
+        except RuntimeError:
+            return None
+        return Expectation(float(solved), value)
+
+    def random_play(self, limits: Limits) -> Expectation:
+        """Over the distribution of positions."""
+        from starpo.environments import sokoban_solver as solver  # noqa: PLC0415
+
+        return Expectation(*solver.random_play(self, min(limits.moves, self.max_steps)))
+
+    def state(self) -> Room:
+        """The present room."""
+        return self.room
+
+    def own_failure(self, episode: PlayedEpisode) -> Failure | None:
+        """The push after which no moves solve the room."""
+        from starpo.environments.sokoban_deadlock import first_deadlock  # noqa: PLC0415
+
+        if episode.success:
+            return None
+        sealed = first_deadlock([cast(Room, step.after) for step in episode.steps])
+        return None if sealed is None else Failure(DEADLOCK, episode.steps[sealed].turn)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from starpo.environments.base import TextEnvironment
-from starpo.evaluation.failures import Label, failure_of, labels_of
+from starpo.evaluation.failures import failure_of, labels_of
 from starpo.evaluation.intervals import Interval, mean_interval
 from starpo.evaluation.luck import chance_of_plan, has_closed_form
 from starpo.evaluation.metrics import with_bounds
@@ -16,8 +16,6 @@ from starpo.evaluation.replay import Replay, replay
 from starpo.evaluation.trajectories import Episode, Trajectories, episodes
 
 logger = logging.getLogger(__name__)
-
-_BY_SLIP = {Label.HOLE_BY_SLIP, Label.HOLE_AFTER_SLIP}
 
 
 @dataclass(frozen=True)
@@ -52,21 +50,21 @@ def diagnose(env: TextEnvironment, t: Trajectories, *, seed: int) -> Diagnosis:
             wins.append((episode.group, _chance_to_fail(env, episode, replayed, suite, seed)))
             continue
         chance = None
-        if failure.label in _BY_SLIP:
+        if failure.unlucky:
             chance = chance_of_plan(env, episode, suite=suite, seed=seed)
             slips.append((episode.group, chance))
         rows.append(
             {
                 "group": episode.group,
                 "member": episode.member,
-                "label": failure.label.value,
+                "label": str(failure.label),
                 "turn": failure.turn,
                 "chance": chance,
             }
         )
     counts = Counter(row["label"] for row in rows)
     metrics: dict[str, float | str] = {
-        f"failures.{label.value}": counts[label.value] / len(t) for label in labels_of(env)
+        f"failures.{label}": counts[label] / len(t) for label in labels_of(env)
     }
     if unfaithful:
         logger.warning(

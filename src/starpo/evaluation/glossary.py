@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from starpo.agent.records import StopReason
+from starpo.environments.registry import built_in_labels
 from starpo.evaluation.failures import LABELS
 
 _STOPS = {
@@ -80,11 +81,13 @@ MEASURED: dict[str, str] = {
 }
 """Keys that a suite's reference adds to the summary."""
 
+
+def _share(meaning: str) -> str:
+    return f"Share of trajectories with this label: {meaning}."
+
+
 DIAGNOSIS: dict[str, str] = {
-    **{
-        f"failures.{label.value}": f"Share of trajectories with this label: {meaning}."
-        for label, meaning in LABELS.items()
-    },
+    **{f"failures.{label.value}": _share(meaning) for label, meaning in LABELS.items()},
     "luck_method": (
         "none: no trajectory met anything random, luck_failed_share is 0 for certain; exact: chances in closed form "
         "(FrozenLake, Bandit); replay: 16 replays per trajectory; unknown: replays went otherwise than recorded."
@@ -98,9 +101,15 @@ DIAGNOSIS: dict[str, str] = {
         "rest of the last answer, succeed under fresh slips; interval: t, clustered by prompt."
     ),
 }
-"""Keys that the replays add to the summary. The labels are tried in the order given and each failed trajectory
-has exactly one, so that the failures but ``lost_draw`` add up to 1 - success. An environment's own labels are
-absent elsewhere."""
+"""Keys that the replays add to the summary. The labels are tried in the order given, an environment's own after
+``environment_error``, and each failed trajectory has exactly one, so that the failures but ``lost_draw`` add up to
+1 - success."""
+
+
+def own_failures() -> dict[str, str]:
+    """Keys of the labels that only one built-in environment has. Imports all of them."""
+    return {f"failures.{label}": _share(meaning) for label, meaning in built_in_labels().items()}
+
 
 COMPARISON: dict[str, str] = {
     "suite": "Name of the suite (its seed stream).",

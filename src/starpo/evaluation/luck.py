@@ -6,11 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from starpo.environments.bandit import Bandit
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import OWN_FAILURES
-from starpo.environments.frozen_lake import FrozenLake
-from starpo.environments.frozen_lake_solver import chance_of
+from starpo.environments.contract import OWN_FAILURES, ContractError, check_chance
 from starpo.evaluation.trajectories import Episode
 from starpo.seeds import Purpose, SeedKey
 
@@ -19,25 +16,32 @@ REPLAYS: Final = 16
 
 
 def has_closed_form(env: TextEnvironment) -> bool:
-    """Whether :func:`chance_of_plan` is exact for this environment."""
-    return isinstance(env, Bandit | FrozenLake)
+    """Whether the environment knows the chance of a plan exactly."""
+    return env.knows("chance_of")
 
 
 def chance_of_plan(env: TextEnvironment, episode: Episode, *, suite: str, seed: int) -> float:
     """Chance that the trajectory's actions, played without looking, succeed under a luck of their own.
 
-    The actions are those of ``episode.plan``. FrozenLake: exact. Bandit: the chance that the better arm, which a
-    won trajectory chose, pays. Others: the share of ``REPLAYS`` replays whose seeds are keyed by (``seed``,
-    suite, prompt, sample, replay).
+    The actions are those of ``episode.plan``. Exact where the environment knows ``chance_of``, else the share of
+    ``REPLAYS`` replays whose seeds are keyed by (``seed``, suite, prompt, sample, replay).
     """
-    if isinstance(env, Bandit):
-        return env.high_probability
-    if isinstance(env, FrozenLake):
-        env.reset(seed=episode.instance_seed)
-        return chance_of(env, episode.plan)
+    exact = _exact(env, episode) if has_closed_form(env) else None
+    if exact is not None:
+        return exact
     key = SeedKey(seed, Purpose.DYNAMICS, f"luck:{suite}", group=episode.group, member=episode.member)
     seeds = [dataclasses.replace(key, attempt=number).integer() for number in range(REPLAYS)]
     return sum(_succeeds(env, episode.instance_seed, each, episode.plan) for each in seeds) / REPLAYS
+
+
+def _exact(env: TextEnvironment, episode: Episode) -> float | None:
+    try:
+        env.reset(seed=episode.instance_seed)
+        return check_chance(env, env.chance_of(episode.plan))
+    except ContractError:
+        raise
+    except OWN_FAILURES:  # replays are left
+        return None
 
 
 def _succeeds(env: TextEnvironment, instance_seed: int, dynamics_seed: int, plan: Sequence[str]) -> bool:

@@ -15,9 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import OWN_FAILURES, ContractError, check_action, check_step, close
+from starpo.environments.contract import (
+    OWN_FAILURES,
+    ContractError,
+    check_action,
+    check_expectation,
+    check_step,
+    close,
+)
+from starpo.environments.records import Expectation, Limits
 from starpo.environments.registry import make
-from starpo.environments.solvers import Expectation, Limits, Solves, best_play, random_actions
+from starpo.environments.solvers import best_play
 from starpo.environments.splits import Instance
 from starpo.errors import UserError
 from starpo.evaluation.intervals import Interval, mean_interval
@@ -72,7 +80,7 @@ def suite_reference(
         columns["instance_seed"].append(instance.seed)
         begun = _begins(env, instance, failures)
         best.append(_optimum(env, limits, failures) if begun else None)
-        floor.append(random_actions(env, limits) if begun else None)
+        floor.append(_floor(env, limits, failures) if begun else None)
     # Afterwards, so that what random play breaks costs the floor alone.
     simulated = [group for group, exact in enumerate(floor) if exact is None]
     for group in simulated:
@@ -163,10 +171,17 @@ def _optimum(env: TextEnvironment, limits: Limits, failures: list[str]) -> Expec
     except ContractError:
         raise
     except OWN_FAILURES as error:
-        if isinstance(env, Solves):  # a user's own solver
-            _note(failures, "optimal_actions", error)
-        elif not isinstance(error, RuntimeError):  # a room with too many states to search
-            raise
+        _note(failures, "best_play" if env.knows("best_play") else "optimal_actions", error)
+        return None
+
+
+def _floor(env: TextEnvironment, limits: Limits, failures: list[str]) -> Expectation | None:
+    try:
+        return check_expectation(env, env.random_play(limits), of="random_play")
+    except ContractError:
+        raise
+    except OWN_FAILURES as error:  # it is played instead
+        _note(failures, "random_play", error)
         return None
 
 

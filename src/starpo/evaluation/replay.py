@@ -4,38 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import cast
 
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import OWN_FAILURES
-from starpo.environments.frozen_lake import FrozenLake
-from starpo.environments.frozen_lake_solver import as_lake
-from starpo.environments.sokoban import Sokoban
+from starpo.environments.contract import OWN_FAILURES, ContractError, check_state
+from starpo.environments.records import Step
 from starpo.evaluation.trajectories import Episode
-
-
-@dataclass(frozen=True)
-class Step:
-    """One executed action."""
-
-    turn: int
-    """Turn that it belongs to, from 0."""
-    action: str
-    """Its name."""
-    before: Hashable
-    """State before, as :func:`state_of` gives it."""
-    after: Hashable
-    """State after."""
-    effective: bool
-    """It changed something."""
 
 
 @dataclass(frozen=True)
 class Replay:
     """A trajectory's steps in order."""
 
-    start: Hashable
-    """State at the beginning."""
     steps: tuple[Step, ...]
     """Executed actions."""
     lucky: bool
@@ -47,17 +26,14 @@ class Replay:
 
 def replay(env: TextEnvironment, episode: Episode) -> Replay:
     """Play the episode's executed actions again on ``env`` under its own seeds."""
+    steps: list[Step] = []
+    faithful, untouched = True, None
     try:
         observation, _ = env.reset(
             seed=episode.instance_seed, options={"dynamics_seed": episode.dynamics_seed}
         )
-    except OWN_FAILURES:  # it worked when the episode was recorded
-        return Replay("", (), lucky=False, faithful=False)
-    untouched = env.dynamics.bit_generator.state
-    start = state = state_of(env, observation)
-    steps: list[Step] = []
-    faithful = True
-    try:
+        untouched = env.dynamics.bit_generator.state
+        state = state_of(env, observation)
         for number, turn in enumerate(episode.turns):
             for action in turn.executed:
                 observation, _, _, _, info = env.step(action)
@@ -65,15 +41,15 @@ def replay(env: TextEnvironment, episode: Episode) -> Replay:
                 steps.append(Step(number, action, state, after, bool(info["effective"])))
                 state = after
             faithful &= observation == turn.next_observation or not turn.executed
+    except ContractError:
+        raise
     except OWN_FAILURES:  # it ended earlier or failed otherwise than when it was recorded
         faithful = False
-    return Replay(start, tuple(steps), env.dynamics.bit_generator.state != untouched, faithful)
+    lucky = untouched is not None and env.dynamics.bit_generator.state != untouched
+    return Replay(tuple(steps), lucky, faithful)
 
 
 def state_of(env: TextEnvironment, observation: str) -> Hashable:
-    """What tells states apart: the lake or room itself, else the observation's text."""
-    if isinstance(env, FrozenLake):
-        return as_lake(env)
-    if isinstance(env, Sokoban):
-        return cast(Hashable, env.room)
-    return observation
+    """What tells states apart: what the environment knows, else the observation's text."""
+    known = check_state(env, env.state()) if env.knows("state") else None
+    return observation if known is None else known

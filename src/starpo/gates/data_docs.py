@@ -1,7 +1,7 @@
 """HTML Data Docs of a run: a page per suite and table, rendered by Great Expectations, and an index.
 
-GX's own page template loads its styles and tables from the network; here its sections are put into a page that
-holds all it needs, so the folder can be opened, copied and published offline.
+GX's own page template loads its styles and tables from the network; here its table is put into a page that holds all
+it needs, so the folder can be opened, copied and published offline.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem
 table { border-collapse: collapse; margin: .5rem 0; width: 100%; }
 th, td { border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top; }
 thead[hidden] { display: none; }
-h5 { font-size: 1.1rem; margin: 1.2rem 0 .3rem; } h6, .h6 { font-weight: 600; margin: .4rem 0; }
 .badge { background: #eee; border-radius: .3rem; padding: 0 .3rem; }
 .text-success, .passed { color: #1a7f37; } .text-danger, .failed { color: #c0262d; }
 .text-warning, .quarantined { color: #9a6700; }
@@ -35,9 +33,6 @@ _PAGE = """<!DOCTYPE html>
 {body}
 </body></html>
 """
-
-#: Links to pages of a GX project that do not exist here.
-_PROJECT_LINK = re.compile(r'<a href="(?:\.\./)+[^"]*"\s*>(.*?)</a>')
 
 
 def results_folder(root: Path, run: str) -> Path:
@@ -67,7 +62,7 @@ def build_data_docs(root: Path, run: str) -> Path | None:
         body = [
             '<p><a href="index.html">All suites</a></p>',
             _sentences(loaded[path]),
-            _sections(loaded[path]),
+            _rendered(loaded[path]),
         ]
         _write(pages[path], _title(loaded[path]), "\n".join(body))
     rows = "\n".join(_row(pages[path], loaded[path]) for path in results)
@@ -76,28 +71,25 @@ def build_data_docs(root: Path, run: str) -> Path | None:
     return index
 
 
-def _sections(result: dict[str, Any]) -> str:
-    """GX's rendering of one result, without its page around it."""
+def _rendered(result: dict[str, Any]) -> str:
+    """GX's rendering of what it looked at and found, a row per expectation.
+
+    Only its table: the header of its own page links to pages of a GX project, and there is none.
+    """
     from great_expectations.core.expectation_validation_result import (  # noqa: PLC0415
         expectationSuiteValidationResultSchema,
     )
-    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer  # noqa: PLC0415
+    from great_expectations.render import RenderedSectionContent  # noqa: PLC0415
+    from great_expectations.render.renderer.content_block import (  # noqa: PLC0415
+        ValidationResultsTableContentBlockRenderer,
+    )
     from great_expectations.render.view import DefaultJinjaSectionView  # noqa: PLC0415
 
     known = {key: value for key, value in result.items() if key != "file"}
     validated = expectationSuiteValidationResultSchema.load(known)
-    # The renderer wants the address of a GX run; ours is the table's file, in the title.
-    validated.meta |= {
-        "run_id": {"run_name": "", "run_time": "1970-01-01T00:00:00+00:00"},
-        "batch_kwargs": {},
-    }
-    document = ValidationResultsPageRenderer(run_info_at_end=True).render(validated)
-    view = DefaultJinjaSectionView()
-    parts = [
-        view.render({"section": section.to_json_dict(), "section_loop": {"index": number}})
-        for number, section in enumerate(document.sections, start=1)
-    ]
-    return _PROJECT_LINK.sub(r"\1", "\n".join(parts))
+    table = ValidationResultsTableContentBlockRenderer.render(validated.results)
+    section = RenderedSectionContent(section_name="Great Expectations", content_blocks=[table])
+    return DefaultJinjaSectionView().render({"section": section.to_json_dict(), "section_loop": {"index": 1}})
 
 
 def _sentences(result: dict[str, Any]) -> str:

@@ -1,40 +1,21 @@
-"""Running a suite on a frame, in memory and silently, and reading what it found."""
+"""The rules of a table as a Great Expectations suite: it judges their measures, in memory and silently."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from starpo.gates.facts import NAMING, Facts
+from starpo.gates.rule import Breach, Limit, Rule, asked, breach_of
+
 if TYPE_CHECKING:
     from great_expectations.core.batch_definition import BatchDefinition
     from great_expectations.expectations import Expectation
-
-#: Rows named in an error message.
-_ROWS_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class Breach:
-    """An expectation that does not hold."""
-
-    says: str
-    """What must hold, in words."""
-    expectation: str
-    """Its name in Great Expectations."""
-    stops: bool
-    """Whether it rejects the table; else its trajectories are quarantined."""
-    found: str
-    """What was found instead: rows by key and value, or the value of the whole column."""
-    remedy: str
-    """What the user can do."""
-
-    def __str__(self) -> str:
-        return f"expected that {self.says} ({self.expectation}); found {self.found}"
 
 
 @dataclass(frozen=True)
@@ -42,46 +23,63 @@ class Outcome:
     """What a suite said about one table."""
 
     breaches: list[Breach]
-    """Expectations that do not hold; those that reject the table first."""
+    """Rules that do not hold; those that reject the table first."""
     result: dict[str, Any]
     """GX's whole result, JSON-able, for the Data Docs."""
 
-    @property
-    def stops(self) -> bool:
-        """Whether the table must not be used."""
-        return any(breach.stops for breach in self.breaches)
 
-
-def run_suite(
-    name: str, frame: pd.DataFrame, expectations: Sequence[Expectation], *, keys: Sequence[str]
-) -> Outcome:
-    """Validate ``frame``.
+def run_suite(name: str, rules: Iterable[Rule], facts: Facts) -> Outcome:
+    """Have Great Expectations judge every rule that can be asked.
 
     Args:
         name: of the suite.
-        frame: what the expectations look at.
-        expectations: the suite.
-        keys: columns that name a row in messages.
+        rules: what must hold.
+        facts: the table.
+
+    Raises:
+        RuntimeError: Great Expectations finds a rule broken, or cannot judge it, that holds by its own measure.
     """
     from great_expectations import ExpectationSuite  # noqa: PLC0415
 
-    present = [key for key in keys if key in frame.columns]
-    suite, batch = (
-        ExpectationSuite(name=name, expectations=list(expectations)),
-        _memory().get_batch({"dataframe": frame}),
+    able = asked(rules, facts)
+    keys = [key for key in NAMING if key in facts.table.column_names]
+    frame = pd.DataFrame(
+        {key: facts.column(key) for key in keys} | {rule.name: rule.measure(facts) for rule in able}
     )
+    suite = ExpectationSuite(name=name, expectations=[_expectation(rule, facts) for rule in able])
+    batch = _memory().get_batch({"dataframe": frame})
     validated = batch.validate(suite, result_format="BASIC")
     if not validated.success:
         # Naming rows costs two thirds more, so only a breach pays for it.
-        named = {
-            "result_format": "SUMMARY",
-            "unexpected_index_column_names": present,
-            "partial_unexpected_count": _ROWS_SHOWN,
-        }
+        named = {"result_format": "SUMMARY", "unexpected_index_column_names": keys}
         validated = batch.validate(suite, result_format=named)
     result = validated.to_json_dict()
-    breaches = [_breach(one, present) for one in result["results"] if not one["success"]]
-    return Outcome(sorted(breaches, key=lambda breach: not breach.stops), result)
+    failed = {
+        one["expectation_config"]["kwargs"]["column"] for one in result["results"] if not one["success"]
+    }
+    breaches = [breach for rule in able if rule.name in failed and (breach := breach_of(rule, facts))]
+    if unexplained := failed.difference(breach.rule.name for breach in breaches):
+        # A table must not pass because its breach cannot be told.
+        raise RuntimeError(f"{name}: Great Expectations finds {sorted(unexplained)} broken, the rules do not")
+    return Outcome(sorted(breaches, key=lambda breach: bool(breach.rule.fault)), result)
+
+
+def _expectation(rule: Rule, facts: Facts) -> Expectation:
+    """The expectation of a rule's measure. GX calls what a breach concerns its severity, and shows it."""
+    from great_expectations import expectations as gxe  # noqa: PLC0415
+    from great_expectations.expectations.metadata_types import FailureSeverity  # noqa: PLC0415
+
+    limit = rule.limit_in(facts.expected) or Limit()
+    about: dict[str, Any] = {
+        "column": rule.name,
+        "severity": FailureSeverity.WARNING if rule.fault else FailureSeverity.CRITICAL,
+        "notes": rule.says,
+    }
+    if limit.among is None:
+        return gxe.ExpectColumnValuesToBeBetween(min_value=limit.low, max_value=limit.high, **about)
+    if limit.among:
+        return gxe.ExpectColumnValuesToBeInSet(value_set=list(limit.among), **about)
+    return gxe.ExpectColumnValuesToBeNull(**about)
 
 
 @cache
@@ -95,41 +93,3 @@ def _memory() -> BatchDefinition[Any]:
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     source = context.data_sources.add_pandas("memory")
     return source.add_dataframe_asset("table").add_batch_definition_whole_dataframe("whole")
-
-
-def _breach(result: dict[str, Any], keys: Sequence[str]) -> Breach:
-    config, found = result["expectation_config"], result["result"]
-    return Breach(
-        says=str(config.get("notes")),
-        expectation=config["type"],
-        stops=config.get("severity") == "critical",
-        found=_found(result, found, config["kwargs"], keys),
-        remedy=str(config.get("meta", {}).get("remedy", "")),
-    )
-
-
-def _found(
-    result: dict[str, Any], found: dict[str, Any], arguments: dict[str, Any], keys: Sequence[str]
-) -> str:
-    if not found:
-        # An expectation that could not be evaluated, such as of a column that is missing.
-        messages = [
-            problem["exception_message"]
-            for problem in result["exception_info"].values()
-            if isinstance(problem, dict)
-        ]
-        return "; ".join(dict.fromkeys(messages)) or "nothing to look at"
-    if "unexpected_count" not in found:
-        missing = found.get("details", {}).get("mismatched", {}).get("missing")
-        return (
-            f"{missing} missing" if missing else f"{found.get('observed_value')} in {arguments.get('column')}"
-        )
-    rows = found.get("partial_unexpected_index_list") or []
-    shown = "; ".join(_row(row, keys) for row in rows[:_ROWS_SHOWN])
-    return f"{found['unexpected_count']} of {found['element_count']} rows, first: {shown}"
-
-
-def _row(row: dict[str, Any], keys: Sequence[str]) -> str:
-    named = " ".join(f"{key} {row[key]}" for key in keys if key in row)
-    values = ", ".join(f"{name} = {value}" for name, value in row.items() if name not in keys)
-    return f"{named} ({values})" if values else named

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
+from starpo.environments.contract import OWN_FAILURES
+from starpo.environments.registry import kind_of
 from starpo.errors import UserError
 from starpo.mirror.traces import own_info
 from starpo.reporting.numbers import records, short, shorts
@@ -133,6 +135,9 @@ def turn_of(
         turn["context"] = [int(each) for each in row["context_ids"]]
     if row["chain_start"]:
         turn["window"] = True
+    for name, shown in (("board", turn["observation"]), ("next_board", turn["next"])):
+        if rows := board_rows(str(row["environment"]), shown):
+            turn[name] = rows
     if told := own_info(row["info"]):
         turn["info"] = told
     if update is not None:
@@ -140,6 +145,16 @@ def turn_of(
             if update[name] is not None:
                 turn[name] = shorts(update[name])
     return turn
+
+
+def board_rows(environment: str, observation: str | None) -> list[int] | None:
+    """First line and number of lines of the board in an observation, as the environment's class knows it."""
+    try:
+        board = kind_of(environment).board_of(observation or "")
+        before, found, _ = (observation or "").partition(board or "")
+    except OWN_FAILURES:  # it is shown as text
+        return None
+    return [before.count("\n"), board.count("\n") + 1] if board and found else None
 
 
 def _token_ids(sampled: Iterable[dict[str, Any]]) -> set[int]:

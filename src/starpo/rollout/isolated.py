@@ -5,16 +5,16 @@ time. With ``environment.workers > 0`` they do so through :class:`IsolatedEnviro
 its limit, or that ends the process, raises :class:`EnvironmentLost` in the caller, and the next ``reset`` begins in a
 new process.
 
-The built-in environments stay where they are. They are trusted, and solvers look inside them.
+Environments whose class says that it is ``trusted``, as the built-in ones do, stay where they are.
 """
 
 from __future__ import annotations
 
 import contextlib
-import pickle
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -23,26 +23,16 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.environments.base import TextEnvironment
 from starpo.environments.contract import OWN_FAILURES, not_built
 from starpo.environments.registry import Recipe, recipe
-from starpo.environments.solvers import SOLVED
 from starpo.errors import UserError
-from starpo.rollout.isolated_calls import KEPT, Call, Done, Facts, Present, Raised
-from starpo.rollout.processes import Helper, reap, start
+from starpo.rollout.calls import OTHERWISE, Call, Done, Facts, Present, Raised
+from starpo.rollout.processes import EnvironmentLost, Worker, reap
+from starpo.rollout.seats import Seats
 
 Build = Callable[..., TextEnvironment]
 """``build(name, **arguments)``, as :func:`starpo.environments.registry.make`."""
 
 #: An environment that lost this many processes gets no other: each may have taken a whole limit to notice.
 MAX_LOSSES: Final = 5
-#: ``module:Class`` of the built-in environments.
-OURS: Final = frozenset(f"{each.__module__}:{each.__qualname__}" for each in SOLVED)
-
-
-class EnvironmentFailure(Exception):
-    """An exception of the environment's own, by its name and text."""
-
-
-class EnvironmentLost(RuntimeError):
-    """The environment's process died, or a call took longer than its limit."""
 
 
 class EnvironmentGivenUp(EnvironmentLost):
@@ -73,7 +63,7 @@ class Building:
 
     def of(self, wanted: Recipe) -> TextEnvironment:
         """A new environment; raises what its constructor raises, and ``EnvironmentLost``."""
-        if not self._config.workers or wanted.target in OURS:
+        if not self._config.workers or getattr(wanted.factory(), "trusted", False):
             return wanted.build()
         link = next((link for known, link in self._links if known == wanted), None)
         if link is None:
@@ -81,12 +71,13 @@ class Building:
             self._links.append((wanted, link))
         seat, done = link.seat()
         facts: Facts = done.result
-        if OURS.intersection(facts.lineage):  # derived from one
+        if facts.trusted:  # what a function builds
             link.dropped.append(seat)
             return wanted.build()
         assert done.present is not None
         # Messages and protocols see the class that it stands for: its name, and the methods that it has.
-        own = {"phrases": facts.phrases, "action_cost": facts.action_cost}
+        own: dict[str, Any] = {"phrases": facts.phrases, "action_cost": facts.action_cost}
+        own["failure_labels"] = facts.failure_labels
         own |= {name: _remote(name) for name in facts.methods}
         return type(facts.name, (IsolatedEnvironment,), own)(link, seat, done.present)
 
@@ -150,12 +141,12 @@ class _Link:
     def __init__(self, wanted: Recipe, config: EnvironmentConfig, losses: int) -> None:
         self._recipe, self._config = wanted, config
         self._left, self._why = losses, ""
-        self._helpers: list[Helper] = []
+        self._workers: list[Worker] = []
         self._seats: set[int] = set()
         self._histories: dict[int, tuple[tuple[Call, ...], str]] = {}
         self._next = 0
         self.dropped: list[int] = []
-        weakref.finalize(self, reap, self._helpers)
+        weakref.finalize(self, reap, self._workers)
 
     def seat(self) -> tuple[int, Done]:
         """A new seat with a new environment."""
@@ -213,77 +204,42 @@ class _Link:
         for call in calls:
             done = self._call(replace(call, seat=seat))  # a copy's first calls were those of another seat
         if repr(done.result) != expected:
-            raise EnvironmentLost(
-                "its process was lost, and the same seeds and actions lead to another state"
-            )
+            raise EnvironmentLost(OTHERWISE)
         self._histories[seat] = calls, expected
 
     def _call(self, call: Call) -> Done:
-        if not self._helpers:
+        if not self._workers:
             if not self._left:
                 raise EnvironmentGivenUp(
                     f"its process was lost too often, the first time because {self._why}"
                 )
             self._start()
-        ((popen, connection),) = self._helpers
-        slow = call.what in ("build", "copy", "close")
-        name = "start_limit_seconds" if slow else "step_limit_seconds"
-        limit = getattr(self._config, name)
-        why = f"{call.what} took longer than {limit:g} s (environment.{name})"
+        (worker,) = self._workers
         try:
-            connection.send(call)
-            answer = connection.recv() if connection.poll(limit) else None
-        except (EOFError, OSError):
-            answer, why = None, f"the environment's process died in {call.what} (exit code {popen.wait()})"
+            worker.ask([(None, call)])
+            answer = worker.answer()
+        except EnvironmentLost as lost:
+            self._lose()
+            self._left, self._why = self._left - 1, self._why or str(lost)
+            raise
         except BaseException:  # an interruption: the answer would be taken for that of the next call
             self._lose()
             raise
-        if answer is None:
-            self._lose()
-            self._left, self._why = self._left - 1, self._why or why
-            raise EnvironmentLost(why)
         if isinstance(answer, Raised):
-            raise _failure(answer)
+            raise answer.exception()
         done: Done = answer
         return done
 
     def _start(self) -> None:
-        helper = start("starpo.rollout.isolated_worker")
-        self._helpers.append(helper)
-        limit = self._config.start_limit_seconds
+        self._workers.append(Worker(partial(Seats, self._recipe), self._config))
         try:
-            helper[1].send(self._recipe)
-            if not helper[1].poll(limit):
-                raise UserError(
-                    f"environment.start_limit_seconds = {limit:g}: a process for environment {self._recipe.name!r} did "
-                    "not start in that time; raise the limit, or see what the run's log says"
-                )
-            helper[1].recv()
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            self._lose()
-            raise UserError(
-                f"environment {self._recipe.name!r}: it cannot be sent to another process ({error}); name it as "
-                "module:Class or by an entry point, with plain arguments, or set environment.workers = 0"
-            ) from None
-        except (EOFError, OSError):
-            code = helper[0].wait()
-            self._lose()
-            raise UserError(
-                f"environment {self._recipe.name!r}: its process ended at its start (exit code {code}); the run's log "
-                "says why. With environment.workers = 0 it runs in this process"
-            ) from None
+            self._workers[0].greet(repr(self._recipe.name))
         except BaseException:
             self._lose()
             raise
 
     def _lose(self) -> None:
-        for popen, _ in self._helpers:
-            popen.kill()
-        reap(self._helpers)
-        self._helpers.clear()
+        for worker in self._workers:
+            worker.popen.kill()
+        reap(self._workers)
         self._seats.clear()
-
-
-def _failure(raised: Raised) -> Exception:
-    kept = {each.__name__: each for each in KEPT}
-    return (kept[raised.name] if raised.kept else type(raised.name, (EnvironmentFailure,), {}))(raised.text)

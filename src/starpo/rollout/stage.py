@@ -26,6 +26,7 @@ from starpo.environments.contract import (
 from starpo.environments.registry import Recipe
 from starpo.environments.splits import Instance, NoInstanceError, Split, draw_instance
 from starpo.errors import UserError
+from starpo.rollout.calls import OTHERWISE
 from starpo.seeds import SeedKey
 
 
@@ -144,7 +145,7 @@ class Outcome:
 
 Answer = Instance | Opening | Outcome | Failure | None
 Pulse = Callable[[str, Outcome | None], None]
-"""Called before each call into an environment with ``build``, ``reset`` or ``step`` and the turn so far."""
+"""Called before each call into an environment with the call's name and the turn so far."""
 
 
 class Environments(Protocol):
@@ -202,6 +203,10 @@ class Stage:
                 self._leave(request.number)
                 return None
 
+    def about(self, request: Request) -> str:
+        """What a message calls it."""
+        return f"environment of episode or group {request.number}: {type(request).__name__.lower()}"
+
     def environment(self, number: int) -> TextEnvironment:
         """The environment of an open episode, for demonstrators who look behind the scenes."""
         return self._seats[number][1]
@@ -243,6 +248,7 @@ class Stage:
 
     def _open(self, request: Open) -> Opening | Failure:
         label = request.task.label
+        self._lost.pop(request.number, None)
         env = self._build(request.task)
         self._pulse("reset", None)
         try:
@@ -257,8 +263,7 @@ class Stage:
         except OWN_FAILURES as error:
             return self._refuse(request, env, _text(error))
         if request.expected is not None and observation != request.expected:
-            why = "its worker process was lost, and the same seeds and actions lead to another state"
-            return self._refuse(request, env, why)
+            return self._refuse(request, env, OTHERWISE)
         self._seats[request.number] = label, env, observation
         return Opening(observation, env.rules)
 

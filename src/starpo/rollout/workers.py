@@ -11,37 +11,31 @@ because an environment is a function of its seeds and actions.
 
 from __future__ import annotations
 
-import contextlib
-import pickle
-import subprocess
-import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import wait
 from typing import Any
 
 from starpo.config.environment import EnvironmentConfig
-from starpo.environments.contract import ContractError
-from starpo.errors import UserError
-from starpo.rollout.processes import reap, start
-from starpo.rollout.stage import Act, Draw, Failure, Leave, Open, Opening, Outcome, Reading, Request
+from starpo.rollout.calls import Raised
+from starpo.rollout.processes import UNSENDABLE, EnvironmentLost, Worker, reap, unsendable
+from starpo.rollout.stage import (
+    Act,
+    Draw,
+    Failure,
+    Leave,
+    Open,
+    Opening,
+    Outcome,
+    Reading,
+    Request,
+    Stage,
+)
 
-
-@dataclass
-class _Process:
-    """One worker and what it was asked."""
-
-    popen: subprocess.Popen[bytes]
-    connection: Connection
-    queue: list[tuple[int | None, Request]] = field(default_factory=list)
-    """(position of the answer, request) in order; None: a replay that nobody asked for."""
-    partial: Outcome | None = None
-    """The present turn as far as it got."""
-    deadline: float = float("inf")
-    """Monotonic seconds at which the present call has taken too long."""
-    doing: str = "start"
-    """Kind of the present call."""
+_Queue = list[tuple[int | None, Request]]
+"""(position of the answer, request) in order; None: a replay that nobody asked for."""
 
 
 class WorkerPool:
@@ -50,123 +44,85 @@ class WorkerPool:
     def __init__(self, config: EnvironmentConfig, reading: Reading) -> None:
         self._config = config
         self._reading = reading
-        self._processes: list[_Process] = []
+        self._workers: list[Worker] = []
         self._history: dict[int, Open] = {}
         self._broken: dict[int, str] = {}
-        weakref.finalize(self, _end, self._processes)
+        weakref.finalize(self, reap, self._workers)
 
     def answer(self, requests: Sequence[Request]) -> list[Any]:
         self._start()
-        answers: dict[int, Any] = {}
+        answers: dict[int | None, Any] = {}
+        queues: list[_Queue] = [[] for _ in self._workers]
         for position, request in enumerate(requests):
             if request.number in self._broken and isinstance(request, Act):
                 answers[position] = Outcome(error=self._broken[request.number])
             else:
-                self._of(request.number).queue.append((position, request))
+                queues[request.number % len(queues)].append((position, request))
         try:
-            for process in self._processes:
-                self._send(process)
-            while busy := [process for process in self._processes if process.queue]:
-                timeout = max(0.0, min(process.deadline for process in busy) - time.monotonic())
-                wait([process.connection for process in busy], timeout)
-                for process in busy:
-                    self._listen(process, answers)
+            for at, queue in enumerate(queues):
+                self._ask(at, queue)
+            while busy := [worker for worker in self._workers if worker.waiting]:
+                wait([worker.connection for worker in busy], min(worker.patience() for worker in busy))
+                for worker in busy:
+                    self._listen(worker, answers)
         except BaseException:  # an interruption too: half-answered pipes are of no further use
-            self._end_all()
+            reap(self._workers)
             raise
         return [answers[position] for position in range(len(requests))]
 
     def clear(self) -> None:
+        left = [Leave(number) for number in self._history]
         self._history.clear()
         self._broken.clear()
-        for process in self._processes:
-            with contextlib.suppress(OSError):
-                process.connection.send("clear")
+        if self._workers:
+            self.answer(left)
 
     def close(self) -> None:
-        self._end_all()
+        reap(self._workers)
 
     def _start(self) -> None:
-        if self._processes:
+        if self._workers:
             return
         try:
             for _ in range(self._config.workers):
-                self._processes.append(self._spawn())
-            for process in self._processes:
-                self._greet(process)
+                self._workers.append(self._spawn())
+            for worker in self._workers:
+                worker.greet()
         except BaseException:
-            self._end_all()
+            reap(self._workers)
             raise
 
-    def _spawn(self) -> _Process:
-        return _Process(*start("starpo.rollout.worker"))
+    def _spawn(self) -> Worker:
+        return Worker(partial(Stage, self._reading), self._config)
 
-    def _greet(self, process: _Process) -> None:
-        """Wait until the process is ready."""
-        limit = self._config.start_limit_seconds
-        try:
-            process.connection.send(self._reading)
-            if not process.connection.poll(limit):
-                raise UserError(
-                    f"environment.start_limit_seconds = {limit:g}: a worker process did not start in that time; "
-                    "raise the limit, or see what the run's log says"
-                )
-            process.connection.recv()
-        except (EOFError, OSError):
-            code = process.popen.wait()
-            raise UserError(
-                f"environment.workers: a worker process ended at its start (exit code {code}); the run's log says "
-                "why. With workers = 0 environments run in this process"
-            ) from None
-
-    def _send(self, process: _Process) -> None:
-        if not process.queue:
+    def _ask(self, at: int, queue: _Queue) -> None:
+        if not queue:
             return
-        process.partial = None
-        self._clock(process, "build")
         try:
-            process.connection.send([request for _, request in process.queue])
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            names = sorted({r.task.label for _, r in process.queue if isinstance(r, Draw | Open)})
-            raise UserError(
-                f"environment {', '.join(names)}: it cannot be sent to a worker process ({error}); name it as "
-                "module:Class or by an entry point, with plain arguments, or set environment.workers = 0"
-            ) from None
-        except OSError:
-            self._lost(process, {}, "")  # it died while idle: nobody's episode is to blame
+            self._workers[at].ask(queue)
+        except UNSENDABLE as error:
+            names = {request.task.label for _, request in queue if isinstance(request, Draw | Open)}
+            raise unsendable(", ".join(sorted(names)), error) from None
+        except EnvironmentLost:  # it died while idle: nobody's episode is to blame
+            self._replace(self._workers[at])
 
-    def _listen(self, process: _Process, answers: dict[int, Any]) -> None:
+    def _listen(self, worker: Worker, answers: dict[int | None, Any]) -> None:
         """Take what the process says; deal with its silence."""
         try:
-            while process.queue and process.connection.poll():
-                self._take(process, process.connection.recv(), answers)
-        except (EOFError, OSError):
-            code = process.popen.wait()
-            self._lost(process, answers, f"the worker process died in {process.doing} (exit code {code})")
-            return
-        if process.queue and time.monotonic() > process.deadline:
-            name, limit = self._limit(process.doing)
-            self._lost(
-                process,
-                answers,
-                f"{process.doing} took longer than {limit:g} s (environment.{name})",
-                kill=True,
-            )
-
-    def _take(self, process: _Process, message: tuple[str, Any, Any], answers: dict[int, Any]) -> None:
-        kind, what, value = message
-        if kind == "pulse":
-            process.partial = value
-            self._clock(process, what)
-        elif kind == "fatal":
-            raise (ContractError if what == "ContractError" else UserError)(value)
-        else:
-            position, request = process.queue.pop(0)
-            process.partial = None
-            self._clock(process, "build")
-            self._note(request, value)
-            if position is not None:
-                answers[position] = value
+            while worker.waiting and (taken := worker.take()):
+                position, request, answer = taken
+                if isinstance(answer, Raised):
+                    if answer.kept:
+                        raise answer.exception()
+                    answer = self._blame(request, f"{answer.name}: {answer.text}", None)
+                self._note(request, answer)
+                answers[position] = answer
+        except EnvironmentLost as lost:
+            position, request = worker.waiting.pop(0)
+            answers[position] = self._blame(request, str(lost), worker.present_call().partial)
+            self._note(request, answers[position])
+            self._history.pop(request.number, None)
+            self._replace(worker)
 
     def _note(self, request: Request, answer: Any) -> None:
         """Remember what an episode would have to be rebuilt from."""
@@ -184,58 +140,20 @@ class WorkerPool:
         elif isinstance(request, Leave):
             self._history.pop(request.number, None)
 
-    def _lost(self, process: _Process, answers: dict[int, Any], error: str, *, kill: bool = False) -> None:
-        """Replace the process: its present request gets ``error``, its other episodes are rebuilt."""
-        if kill:
-            process.popen.kill()
-            process.popen.wait()
-        queue = process.queue
-        if error:
-            position, request = queue.pop(0)
-            answer = self._blame(request, error, process.partial)
-            self._note(request, answer)
-            if position is not None:
-                answers[position] = answer
-            self._history.pop(request.number, None)
-        process.connection.close()
-        fresh = self._spawn()
-        self._greet(fresh)
-        at = self._processes.index(process)
-        self._processes[at] = fresh
-        mine = [number for number in self._history if number % len(self._processes) == at]
-        waiting = {request.number for _, request in queue if isinstance(request, Open)}
-        rebuilt: list[tuple[int | None, Request]] = [
-            (None, self._history[number]) for number in mine if number not in waiting
-        ]
-        fresh.queue = rebuilt + queue
-        self._send(fresh)
+    def _replace(self, worker: Worker) -> None:
+        """A fresh process for a lost one, with its other episodes and what was asked of it."""
+        queue, at = worker.waiting, self._workers.index(worker)
+        worker.popen.kill()
+        reap([worker])
+        fresh = self._workers[at] = self._spawn()
+        fresh.greet()
+        mine = [number for number in self._history if number % len(self._workers) == at]
+        opened = {request.number for _, request in queue if isinstance(request, Open)}
+        rebuilt: _Queue = [(None, self._history[number]) for number in mine if number not in opened]
+        self._ask(at, rebuilt + queue)
 
     def _blame(self, request: Request, error: str, partial: Outcome | None) -> Any:
         if isinstance(request, Act):
             self._broken[request.number] = error
             return replace(partial or Outcome(), error=error)
         return None if isinstance(request, Leave) else Failure(error)
-
-    def _clock(self, process: _Process, doing: str) -> None:
-        process.doing = doing
-        process.deadline = time.monotonic() + self._limit(doing)[1]
-
-    def _limit(self, doing: str) -> tuple[str, float]:
-        name = "start_limit_seconds" if doing == "build" else "step_limit_seconds"
-        return name, getattr(self._config, name)
-
-    def _of(self, number: int) -> _Process:
-        return self._processes[number % len(self._processes)]
-
-    def _end_all(self) -> None:
-        _end(self._processes)
-
-
-def _end(processes: list[_Process]) -> None:
-    """Ask all to end, then make sure of it."""
-    for process in processes:
-        with contextlib.suppress(OSError, ValueError):
-            # A busy one would not read it: its queue tells.
-            process.connection.send(None) if not process.queue else process.popen.kill()
-    reap((process.popen, process.connection) for process in processes)
-    processes.clear()

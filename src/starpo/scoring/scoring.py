@@ -12,7 +12,8 @@ import pyarrow as pa
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.gates import GatesConfig, QuarantineConfig
 from starpo.config.reward import FilterConfig, RewardConfig
-from starpo.gates.quarantine import Range, return_ranges, score_fault, turn_faults
+from starpo.gates.expected import Expected, Range, return_ranges
+from starpo.gates.quarantine import score_faults, turn_faults
 from starpo.rewards.terms import Term, Turns
 from starpo.rewards.total import bind_terms, score, trajectory_return, turn_rewards
 from starpo.seeds import Purpose, SeedKey
@@ -36,6 +37,15 @@ _READ = (
     "trajectory_stop",
 )
 
+_EXACT = pa.schema(
+    [
+        *(SCORED.field(name) for name in ("group", "member", "quarantined")),
+        ("turn_rewards", pa.list_(pa.float64())),
+        ("return", pa.float64()),
+    ]
+)
+"""What the rules of scores look at, before it is rounded."""
+
 
 def score_turns(
     turns: pa.Table,
@@ -56,12 +66,20 @@ def score_turns(
         ranges: return range by environment name; None: no bounds.
         scales: factor on the environment's rewards by its name, before the reward terms; absent names have 1.
     """
-    rules = rules or QuarantineConfig()
-    faults = turn_faults(turns, rules, ranges)
+    expected = Expected(quarantine=rules or QuarantineConfig(), ranges=ranges or {})
+    faults = turn_faults(turns, expected)
     rows: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for row in turns.select(list(_READ)).to_pylist():
         rows.setdefault((row["group"], row["member"]), []).append(row)
-    scored = [_score_one(own, terms, rules, faults.get(key), scales or {}) for key, own in rows.items()]
+    scored = [
+        _score_one(own, terms, scales or {}) | {"quarantined": key in faults} for key, own in rows.items()
+    ]
+    # Not in the table's float32: the limits are those of what was summed.
+    exact = pa.Table.from_pylist(scored, schema=_EXACT)
+    faults = score_faults(exact, expected) | faults
+    for row in scored:
+        reason = faults.get((row["group"], row["member"]), "")
+        row |= {"quarantined": bool(reason), "reason": reason}
     return pa.Table.from_pylist(scored, schema=SCORED)
 
 
@@ -76,10 +94,9 @@ def score_rollouts(
 def _score_one(
     rows: list[dict[str, Any]],
     terms: Mapping[str, Term],
-    rules: QuarantineConfig,
-    fault: str | None,
     scales: Mapping[str, float],
 ) -> dict[str, Any]:
+    """The row of a trajectory, but for whether it is at fault."""
     last = rows[-1]
     rewards = np.array([row["reward"] for row in rows], dtype=np.float64)
     turns = Turns(
@@ -92,8 +109,6 @@ def _score_one(
     )
     scored = score(turns, terms)
     per_turn, total = turn_rewards(scored, len(rows)), trajectory_return(scored)
-    broken = "environment_error" if last["trajectory_stop"] == "environment_error" else None
-    reason = broken or fault or score_fault(per_turn, total, rules)
     sampled = int(turns.response_tokens.sum())
     return {
         **{name: last[name] for name in _READ[:7]},
@@ -110,9 +125,7 @@ def _score_one(
         "trajectory_stop": last["trajectory_stop"],
         "group_mean": 0.0,
         "group_std": 0.0,
-        "quarantined": reason is not None,
         "kept": False,
-        "reason": reason or "",
         "schema_version": SCHEMA_VERSION,
     }
 

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from starpo.environments.contract import check_environment
+from starpo.environments.records import Limits
 from starpo.environments.registry import make
-from starpo.environments.solvers import Limits, best_play, optimal_actions
+from starpo.environments.solvers import best_play, optimal_actions
 from starpo.environments.splits import Split, draw_instance, split_of_environment
 from starpo.environments.webshop import oracle
 from starpo.environments.webshop.actions import parse_action

@@ -119,9 +119,8 @@ def _evaluate(root: Path, policy: Policy, env: str, run: str) -> dict[str, Outco
     ]
     finished = subprocess.run(command, cwd=root, env=os.environ | {"KEDRO_ENV": env}, check=False)
     if finished.returncode:
-        raise UserError(
-            f"the evaluation of {source} failed; see above and {RunPaths(root, run).log.relative_to(root)}"
-        )
+        log = RunPaths(root, run).log.relative_to(root)
+        raise UserError(f"the evaluation of {source} failed; see above and {log}")
     return evaluated_outcomes(root, run, env)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from starpo.environments.arguments import check_switches, is_whole
 from starpo.environments.base import StepResult, TextEnvironment
+from starpo.environments.records import Expectation, Limits
 from starpo.environments.splits import Split, split_of
 from starpo.environments.webshop.actions import CLICK, SEARCH, SEARCH_PLACEHOLDER, Action, parse_action
 from starpo.environments.webshop.catalogue import MAX_HITS, Catalogue
@@ -115,6 +116,7 @@ class WebShop(TextEnvironment):
     )
     action_names = ()
     return_range = (0.0, 1.0)
+    trusted = True
 
     def __init__(
         self,
@@ -206,6 +208,25 @@ class WebShop(TextEnvironment):
         length = int(draw.integers(1, 5))
         first = int(draw.integers(max(1, len(words) - length + 1)))
         return f"{SEARCH}[{' '.join(words[first : first + length])}]"
+
+    def optimal_actions(self) -> list[str]:
+        """A way from the present page to a best purchase."""
+        from starpo.environments.webshop import oracle  # noqa: PLC0415 - it builds on this module
+
+        return oracle.optimal_actions_for(self)
+
+    def best_play(self, limits: Limits) -> Expectation | None:
+        """The best purchase, where its way fits the limits."""
+        from starpo.environments.webshop import oracle  # noqa: PLC0415
+
+        if len(self.optimal_actions()) > limits.moves:
+            return None
+        score = oracle.best_reward(self)
+        return Expectation(float(score == 1), float(score == 1) if self.binary_reward else score)
+
+    @classmethod
+    def board_of(cls, observation: str) -> None:
+        """Pages are text."""
 
     @property
     def product(self) -> Product | None:

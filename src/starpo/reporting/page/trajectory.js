@@ -8,21 +8,12 @@ const CELLS = {
 // The name of a run without the part that all training runs share.
 const shortName = (run) => run.replace(/^train_/, "");
 
-// A board: two or more lines in a row of one length, without blanks. What is around it stays text.
-function splitBoard(text) {
-  const lines = text.split("\n").map((line) => (/^(\S )+\S$/.test(line) ? line.replaceAll(" ", "") : line));
-  const cells = lines.map((line) => [...line]);
-  const fits = (row) => row.length > 1 && row.every((cell) => cell !== " " && cell !== "\t");
-  let best = [0, 0];
-  for (let from = 0; from < cells.length; from++) {
-    let to = from;
-    while (to < cells.length && fits(cells[to]) && cells[to].length === cells[from].length) to++;
-    if (to - from > best[1] - best[0]) best = [from, to];
-  }
-  const [from, to] = best;
-  if (to - from < 2) return { before: text, board: null, after: "" };
-  const rest = text.split("\n");
-  return { before: rest.slice(0, from).join("\n").trim(), board: cells.slice(from, to), after: rest.slice(to).join("\n").trim() };
+// The board takes `rows` = [first, count] of the lines; blanks stand between its cells or nowhere. Around it is text.
+function splitBoard(text, rows) {
+  if (!rows) return { before: text, board: null, after: "" };
+  const lines = text.split("\n"), [from, count] = rows, to = from + count;
+  const board = lines.slice(from, to).map((line) => [...line.replaceAll(" ", "")]);
+  return { before: lines.slice(0, from).join("\n").trim(), board, after: lines.slice(to).join("\n").trim() };
 }
 
 function cellStyle(symbol) {
@@ -32,8 +23,8 @@ function cellStyle(symbol) {
   return { "--cell": `hsl(${hue} 45% 72%)`, "--ink": "#111" };
 }
 
-function observation(text) {
-  const { before, board, after } = splitBoard(text);
+function observation(text, rows) {
+  const { before, board, after } = splitBoard(text, rows);
   if (board === null) return h("pre", {}, text);
   const grid = h("div", { class: `board ${board.length > 7 ? "small" : ""}`, role: "img", "aria-label": board.map((row) => row.join("")).join("\n"), style: { "grid-template-columns": `repeat(${board[0].length}, auto)` } },
     board.flatMap((row) => row.map((cell) => h("span", { style: cellStyle(cell) }, "_.".includes(cell) ? "" : cell))));
@@ -92,12 +83,12 @@ function turnCard(turn, index, last, vocabulary, scale, options) {
     h("header", {}, h("b", {}, `Turn ${index + 1}`), h("span", {}, "reward ", h("b", { class: turn.reward > 0 ? "good" : turn.reward < 0 ? "bad" : null }, number(turn.reward))),
       h("span", {}, turn.valid ? "valid format" : h("span", { class: "bad" }, "invalid format")), h("span", {}, `${turn.ids.length} tokens`), turn.window ? h("span", { title: "the prompt is the context below and nothing else" }, "window of the last turns") : null, turn.stop === "stop" ? null : h("span", { class: "warn" }, `ended by ${turn.stop}`)),
     h("div", { class: "turn-body" },
-      h("div", {}, h("h4", {}, "Seen"), observation(turn.observation)),
+      h("div", {}, h("h4", {}, "Seen"), observation(turn.observation, turn.board)),
       h("div", { class: "said" },
         h("div", {}, h("h4", {}, "Thought"), turn.thought ? h("pre", {}, turn.thought) : h("span", { class: "empty" }, "none")),
         h("div", {}, h("h4", {}, "Answer: actions"), actions(turn)),
         turn.valid ? null : h("div", {}, h("h4", {}, "Written"), h("pre", {}, turn.response)),
-        changed ? h("div", {}, h("h4", {}, "Afterwards"), observation(turn.next)) : null,
+        changed ? h("div", {}, h("h4", {}, "Afterwards"), observation(turn.next, turn.next_board)) : null,
         turn.info ? h("div", {}, h("h4", {}, "Told by the environment"), h("pre", {}, Object.entries(turn.info).map(([key, value]) => `${key}: ${Array.isArray(value) ? value.join(", ") : value}`).join("\n"))) : null,
         turn.error ? h("pre", { class: "bad" }, turn.error) : null)),
     h("div", { class: "tokens" }, h("h4", {}, options.context ? "Tokens: the context, dim, and what was sampled" : "Sampled tokens"), tokens(turn, vocabulary, scale, options.context)));

@@ -1,4 +1,4 @@
-"""What :mod:`starpo.rollout.isolated` and its process say to each other."""
+"""What the run and its worker processes say to each other about one environment, and how either says that it raised."""
 
 from __future__ import annotations
 
@@ -13,8 +13,24 @@ from starpo.errors import UserError
 
 #: Exceptions that mean something to the caller; others arrive as an ``EnvironmentFailure`` of the same name.
 KEPT: Final = (ContractError, UserError, NotImplementedError)
+#: Why an episode cannot go on in a new process.
+OTHERWISE: Final = "its worker process was lost, and the same seeds and actions lead to another state"
 #: Methods that are asked for in the process where the environment's class has its own.
-OPTIONAL: Final = ("declared_split", "match_action", "optimal_actions", "random_action")
+OPTIONAL: Final = (
+    "best_play",
+    "chance_of",
+    "declared_split",
+    "match_action",
+    "optimal_actions",
+    "own_failure",
+    "random_action",
+    "random_play",
+    "state",
+)
+
+
+class EnvironmentFailure(Exception):
+    """An exception of the environment's own, by its name and text."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +39,16 @@ class Facts:
 
     name: str
     """Of its class."""
-    lineage: tuple[str, ...]
-    """``module:Class`` of its class and of all that it is derived from."""
+    trusted: bool
+    """It may stay in the run's process."""
     methods: tuple[str, ...]
     """Those of ``OPTIONAL`` that are its own."""
     phrases: tuple[str, ...]
     """Constant pieces of its observations."""
     action_cost: float
     """What every action takes off the return."""
+    failure_labels: dict[str, str]
+    """Labels of its own."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +99,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Raised:
-    """The other answer."""
+    """The other answer, to any request."""
 
     name: str
     """The exception's class."""
@@ -89,3 +107,17 @@ class Raised:
     """Its message."""
     kept: bool
     """It is one of ``KEPT``, by that name, and arrives as such."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Raised:
+        try:
+            text = str(error)
+        except Exception:
+            text = "its message cannot be had"
+        kept = next((each.__name__ for each in KEPT if isinstance(error, each)), "")
+        return cls(kept or type(error).__name__, text, kept=bool(kept))
+
+    def exception(self) -> Exception:
+        """To raise here."""
+        kept = {each.__name__: each for each in KEPT}
+        return (kept[self.name] if self.kept else type(self.name, (EnvironmentFailure,), {}))(self.text)
