@@ -11,7 +11,7 @@ PROJECT := .venv/.project-$(FLAVOUR)
 
 export DO_NOT_TRACK := 1
 
-.PHONY: help env smollm2 train study study-smoke test test-fast test-verifiers lint scheduled-evaluation ui viz docs prompts bench-environments bench-update bench-webshop pins clean
+.PHONY: help env smollm2 train study study-smoke test test-fast test-nightly test-verifiers lint scheduled-evaluation ui viz docs prompts bench-environments bench-update bench-webshop pins clean
 .DEFAULT_GOAL := help
 
 help:
@@ -50,13 +50,21 @@ study: env
 study-smoke: env
 	@PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro studies/smoke/dvc.yaml
 
-## make test       linters, types, import contracts and all tests
+# Two workers; tests that share a run or a file share a worker (tests/conftest.py).
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
+
+## make test       linters, types, import contracts and all tests but the nightly ones; the slowest are listed
 test: lint
-	@$(BIN)/pytest
+	@$(PYTEST) -m "not nightly" --durations 25
 
 ## make test-fast  tests that start neither an engine nor a training
 test-fast: env
-	@$(BIN)/pytest -m "not slow"
+	@$(PYTEST) -m "not slow" --durations 10
+
+## make test-nightly   what is too slow for every change: notebooks, the study again in another clone, planted faults
+test-nightly: env
+	@$(PYTEST) -m nightly --durations 25
+	@$(BIN)/python tests/mutations.py
 
 ## make test-verifiers   the adapter of the verifiers library, in a virtual environment of its own
 test-verifiers: .venv-verifiers/.installed

@@ -29,6 +29,19 @@ settings.register_profile("starpo", deadline=None, derandomize=True)
 settings.load_profile("starpo")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, tests that share what is expensive go to one: the smoke run's, which come first because
+    they take longest, else those of a file."""
+
+    def shared(item: pytest.Item) -> str:
+        needed = set(getattr(item, "fixturenames", ()))
+        return "smoke run" if needed & {"smoke", "project"} else item.path.as_posix()
+
+    items.sort(key=lambda item: shared(item) != "smoke run")
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(shared(item)))
+
+
 @pytest.fixture(scope="session")
 def golden() -> Callable[[str], dict[str, Any]]:
     """Loader of a recorded file by name."""

@@ -25,6 +25,7 @@ def test_notebooks_are_stored_without_outputs(path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("smoke")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run_on_the_smoke_run(

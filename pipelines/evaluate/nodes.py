@@ -21,7 +21,7 @@ from starpo.evaluation.prompts import fixed_prompts
 from starpo.evaluation.reference import measured, on_scale, suite_reference
 from starpo.evaluation.trajectories import read_trajectories
 from starpo.rollout.episodes import RolloutPlan, play
-from starpo.rollout.isolated import Building
+from starpo.rollout.isolated import EnvironmentBuilder
 from starpo.store.label_table import labels_to_table
 from starpo.store.policies import Policy
 from starpo.store.trajectory_table import trajectories_to_table
@@ -39,7 +39,7 @@ def refer_suite(
     task = evaluation.task(suite, environment)
     limits = Limits(agent.max_turns, agent.max_actions_per_turn, agent.max_actions)
     instances = _instances(evaluation, environment, suite)
-    build = Building(environment)
+    build = EnvironmentBuilder(environment)
     return suite_reference(
         task.name, task.arguments, instances, limits, suite=suite, seed=evaluation.seed, build=build
     )
@@ -104,7 +104,7 @@ def judge_policy(
     task = evaluation.task(suite, environment)
     numbers = summarise(turns)
     measures = measured(trajectories, reference)
-    env = Building(environment)(task.name, **task.arguments)
+    env = EnvironmentBuilder(environment)(task.name, **task.arguments)
     diagnosis = diagnose(env, trajectories, seed=evaluation.seed)
     close(env)
     harness_changed = policy.harness()["agent"] != agent.model_dump(mode="json")
@@ -154,5 +154,5 @@ def _instances(
         split=Split(prompts.split),
         seed=evaluation.seed,
         prompts=prompts.prompts,
-        build=Building(environment),
+        build=EnvironmentBuilder(environment),
     )

@@ -9,8 +9,8 @@ from starpo.agent.prompt import fixed_phrases, system_message, user_message
 from starpo.agent.records import StopReason, Trajectory
 from starpo.environments.registry import make
 from starpo.learning.batching import sequences_of
+from starpo.rollout.environments import LocalEnvironments
 from starpo.rollout.episodes import begin_episodes, reading_of, run_episodes
-from starpo.rollout.stage import Stage
 from starpo.store.policies import Policy
 from starpo.store.trajectory_table import trajectories_to_table
 
@@ -30,7 +30,7 @@ def played(policy: Policy) -> tuple[Trajectory, ScriptedEngine, list[list[int]]]
         for text, stop in zip(REPLIES, stopped, strict=True)
     ]
     engine = ScriptedEngine(lambda request: (replies[request], stopped[request]))
-    stage = Stage(reading_of(agent()))
+    stage = LocalEnvironments(reading_of(agent()))
     episodes = begin_episodes(plan(groups=1, group_size=1, seed=1), agent(), template, stage)
     (trajectory,) = run_episodes(engine, episodes, stage, temperature=1.0, top_p=1.0)
     return trajectory, engine, replies

@@ -22,7 +22,7 @@ from starpo.evaluation.diagnosis import diagnose
 from starpo.evaluation.prompts import _instances, fixed_prompts
 from starpo.evaluation.reference import suite_reference
 from starpo.pipelines.evaluate.nodes import refer_suite
-from starpo.rollout.isolated import Building
+from starpo.rollout.isolated import EnvironmentBuilder
 
 LIMITS = Limits(turns=2, actions_per_turn=2, actions=4)
 
@@ -178,7 +178,7 @@ def test_a_failure_under_another_luck_is_no_success() -> None:
 @pytest.mark.parametrize("at", ["reset", "step"])
 def test_a_replay_that_ends_its_process_leaves_what_was_stored(at: str) -> None:
     stored = [play(Walk(), [["Left"], ["Left"]], group=group, instance_seed=group) for group in range(4)]
-    build = Building(EnvironmentConfig(name="own", workers=1))
+    build = EnvironmentBuilder(EnvironmentConfig(name="own", workers=1))
     env = build("isolated_environments:Walk", at=at, how="exit", one_in=1)
     result = diagnose(env, read(*stored), seed=0)
     assert [row["label"] for row in result.labels] == ["turn_limit"] * 4

@@ -18,7 +18,7 @@ from starpo.environments.records import Limits
 from starpo.environments.splits import Instance
 from starpo.evaluation.diagnosis import diagnose
 from starpo.evaluation.reference import suite_reference
-from starpo.rollout.isolated import Building
+from starpo.rollout.isolated import EnvironmentBuilder
 
 NAME = "knowing_environments:Knowing"
 LIMITS = Limits(turns=2, actions_per_turn=2, actions=4)
@@ -27,8 +27,8 @@ ELSEWHERE = EnvironmentConfig(name=NAME, workers=1)
 
 
 @pytest.fixture(params=[HERE, ELSEWHERE], ids=["here", "elsewhere"])
-def build(request: pytest.FixtureRequest) -> Building:
-    return Building(request.param)
+def build(request: pytest.FixtureRequest) -> EnvironmentBuilder:
+    return EnvironmentBuilder(request.param)
 
 
 def test_its_solver_plays_careful_turns_and_gives_the_optimum_and_its_floor_is_not_played(build) -> None:

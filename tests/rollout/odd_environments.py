@@ -75,7 +75,7 @@ class Broken(Counter):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         result = super().reset(seed=seed, options=options)
-        # The scout that draws instances has no luck of its own and never fails.
+        # The one that instances are drawn from instances has no luck of its own and never fails.
         doomed = options is not None and self.dynamics.integers(self._one_in) == 0
         self._doomed = bool(doomed)
         if self._doomed and self._where == "reset":
@@ -104,7 +104,7 @@ class Broken(Counter):
 
 
 class Bad(Counter):
-    """``reset`` fails always, also for the scout."""
+    """``reset`` fails always, also for the one that instances are drawn from."""
 
     def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
         raise OSError("no such map")

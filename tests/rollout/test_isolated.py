@@ -27,7 +27,7 @@ from starpo.environments.splits import Instance, Split
 from starpo.errors import UserError
 from starpo.evaluation.prompts import _instances, fixed_prompts
 from starpo.evaluation.reference import suite_reference
-from starpo.rollout.isolated import Build, Building, IsolatedEnvironment
+from starpo.rollout.isolated import Build, EnvironmentBuilder, IsolatedEnvironment
 from starpo.rollout.processes import EnvironmentLost
 
 ALONE = EnvironmentConfig(name="own", step_limit_seconds=5)
@@ -62,7 +62,7 @@ def test_numbers_and_messages_are_those_of_this_process(name: str, at: str, how:
     found = []
     for config in (ALONE, WORKERS):
         caplog.clear()
-        build = Building(config)
+        build = EnvironmentBuilder(config)
         found.append(
             (prompts(build, name, at=at, how=how), reference(build, name, at=at, how=how), caplog.text)
         )
@@ -77,8 +77,8 @@ def test_numbers_and_messages_are_those_of_this_process(name: str, at: str, how:
 )
 def test_a_call_that_ends_its_process_or_never_returns_costs_itself_alone(at: str, how: str, caplog) -> None:
     before = children()
-    whole = reference(Building(WORKERS))
-    found = reference(Building(HASTY), at=at, how=how, one_in=2)
+    whole = reference(EnvironmentBuilder(WORKERS))
+    found = reference(EnvironmentBuilder(HASTY), at=at, how=how, one_in=2)
     assert found["prompts"]["instance_seed"] == whole["prompts"]["instance_seed"]
     why = "died in" if how == "exit" else "took longer than 0.5 s (environment.step_limit_seconds)"
     assert "the environment failed" in caplog.text
@@ -89,14 +89,16 @@ def test_a_call_that_ends_its_process_or_never_returns_costs_itself_alone(at: st
 
 @pytest.mark.parametrize("how", ["exit", "hang"])
 def test_prompts_that_end_their_process_are_left_out(how: str, caplog) -> None:
-    found = prompts(Building(HASTY), at="reset", how=how, one_in=40)
+    found = prompts(EnvironmentBuilder(HASTY), at="reset", how=how, one_in=40)
     starts = [int(each.observation.removeprefix("start ")) for each in found]
     assert len(set(starts)) == 12
     assert all(start % 40 for start in starts)
 
 
 def test_an_environment_that_is_always_lost_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    message = raised_message(UserError, lambda: prompts(Building(WORKERS), at="reset", how="exit", one_in=1))
+    message = raised_message(
+        UserError, lambda: prompts(EnvironmentBuilder(WORKERS), at="reset", how="exit", one_in=1)
+    )
     assert "EnvironmentGivenUp: its process was lost too often, the first time because" in message
     assert "died in reset (exit code 7)" in message
 
@@ -108,7 +110,7 @@ def test_an_environment_that_cannot_be_built_says_why(how: str, why: str) -> Non
     config = WORKERS.model_copy(update={"start_limit_seconds": 3.0})
     before = children()
     message = raised_message(
-        UserError, lambda: reference(Building(config), at="constructor", how=how, one_in=1)
+        UserError, lambda: reference(EnvironmentBuilder(config), at="constructor", how=how, one_in=1)
     )
     assert "cannot be built" in message
     assert why in message
@@ -116,12 +118,12 @@ def test_an_environment_that_cannot_be_built_says_why(how: str, why: str) -> Non
 
 
 def test_what_cannot_be_sent_is_named() -> None:
-    message = raised_message(ContractError, lambda: prompts(Building(WORKERS), "Odd"))
+    message = raised_message(ContractError, lambda: prompts(EnvironmentBuilder(WORKERS), "Odd"))
     assert "Odd" in message and "reset's result cannot be sent to another process" in message
-    message = raised_message(ContractError, lambda: prompts(Building(WORKERS), "Telling"))
+    message = raised_message(ContractError, lambda: prompts(EnvironmentBuilder(WORKERS), "Telling"))
     assert "Telling': reset's result cannot be sent to another process (RuntimeError: not for" in message
     register("sent_nowhere", partial(Walk, name=threading.Lock()))
-    message = raised_message(UserError, lambda: Building(WORKERS)("sent_nowhere"))
+    message = raised_message(UserError, lambda: EnvironmentBuilder(WORKERS)("sent_nowhere"))
     assert "module:Class" in message and "environment.workers = 0" in message
 
 
@@ -131,7 +133,7 @@ def test_habits_of_an_environment_change_no_number_and_leave_nothing_behind(name
     found = []
     for config in (ALONE, HASTY):
         caplog.clear()
-        found.append((reference(Building(config), name), caplog.text))
+        found.append((reference(EnvironmentBuilder(config), name), caplog.text))
         assert children() == before
     assert found[0] == found[1]
     assert ("optimum_success" in found[0][0]) is (name != "Baseless")
@@ -139,7 +141,7 @@ def test_habits_of_an_environment_change_no_number_and_leave_nothing_behind(name
 
 @pytest.mark.parametrize("what", ["UserError", "Speechless", "Cancelled"])
 def test_whatever_a_reset_raises_costs_a_prompt(what: str, caplog) -> None:
-    found = prompts(Building(WORKERS), "Throwing", what=what)
+    found = prompts(EnvironmentBuilder(WORKERS), "Throwing", what=what)
     assert len({each.observation for each in found}) == 12
     assert what in caplog.text
 
@@ -156,7 +158,7 @@ def test_a_breach_of_contract_in_random_play_is_named(
     config: EnvironmentConfig, name: str, message: str
 ) -> None:
     with pytest.raises(ContractError, match=message):
-        reference(Building(config), name)
+        reference(EnvironmentBuilder(config), name)
 
 
 @pytest.mark.parametrize("how", ["exit", "hang"])
@@ -182,7 +184,7 @@ def test_a_limit_that_no_clock_can_count_to_is_refused_by_its_key(name: str) -> 
 
 
 def test_what_solvers_look_into_stays_in_this_process() -> None:
-    build = Building(WORKERS)
+    build = EnvironmentBuilder(WORKERS)
     assert type(build("bandit")) is Bandit
     assert type(build("frozen_lake_no_slip", size=5)) is FrozenLake
     assert type(build("isolated_environments:OwnBandit")) is OwnBandit
@@ -190,7 +192,7 @@ def test_what_solvers_look_into_stays_in_this_process() -> None:
 
 def test_it_is_used_like_the_environment_itself() -> None:
     env, twin = (
-        Building(WORKERS)("isolated_environments:Planned", name="kept"),
+        EnvironmentBuilder(WORKERS)("isolated_environments:Planned", name="kept"),
         make("isolated_environments:Planned", name="kept"),
     )
     assert isinstance(env, IsolatedEnvironment)
@@ -215,7 +217,7 @@ def test_it_is_used_like_the_environment_itself() -> None:
 
 
 def test_the_others_of_a_process_go_on_where_they_were() -> None:
-    build, alone, before = Building(WORKERS), Building(ALONE), children()
+    build, alone, before = EnvironmentBuilder(WORKERS), EnvironmentBuilder(ALONE), children()
     how = {"at": "step", "how": "exit", "one_in": 2}  # an even start ends the process at its first step
     envs, twins = ([each("isolated_environments:Walk", **how) for _ in range(3)] for each in (build, alone))
     assert len(children() - before) == 1
@@ -238,7 +240,7 @@ def test_the_others_of_a_process_go_on_where_they_were() -> None:
 
 
 def test_after_a_loss_only_a_reset_goes_on() -> None:
-    env = Building(WORKERS)("isolated_environments:Walk", at="step", how="exit", one_in=1)
+    env = EnvironmentBuilder(WORKERS)("isolated_environments:Walk", at="step", how="exit", one_in=1)
     env.reset(seed=1)
     for message in ("died in step .exit code 7.", "reset first"):
         with pytest.raises(EnvironmentLost, match=message):

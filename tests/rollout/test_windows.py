@@ -15,8 +15,8 @@ from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
 from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.environments.registry import make
+from starpo.rollout.environments import LocalEnvironments
 from starpo.rollout.episodes import begin_episodes, reading_of, run_episodes
-from starpo.rollout.stage import Stage
 from starpo.store.policies import load_tokenizer
 from starpo.store.trajectory_table import trajectories_to_table
 
@@ -50,7 +50,7 @@ def played(
     harness = agent(
         max_turns=TURNS, max_actions=40, max_tokens_per_turn=60, max_tokens_per_trajectory=limit, **changes
     )
-    stage = Stage(reading_of(harness))
+    stage = LocalEnvironments(reading_of(harness))
     episodes = begin_episodes(plan(groups=1, group_size=1), harness, template, stage)
     (trajectory,) = run_episodes(engine, episodes, stage, temperature=1.0, top_p=1.0)
     return trajectory, engine

@@ -26,8 +26,8 @@ from starpo.environments.registry import recipe
 from starpo.errors import UserError
 from starpo.monitor.iteration_metrics import rollout_metrics
 from starpo.rewards.total import bind_terms
+from starpo.rollout.environments import Act, Environments, Failure, LocalEnvironments, Open, Task
 from starpo.rollout.episodes import play, reading_of
-from starpo.rollout.stage import Act, Environments, Failure, Open, Stage, Task
 from starpo.rollout.workers import WorkerPool
 from starpo.scoring.scoring import mark_kept, score_turns
 from starpo.store.policies import load_tokenizer
@@ -54,7 +54,7 @@ def pool_of(workers: int, **changes: Any) -> WorkerPool:
 def pools() -> Iterator[dict[int, Environments]]:
     """Places by number of workers; starting processes takes a second or two, so tests share them."""
     places: dict[int, Environments] = {n: pool_of(n, step_limit_seconds=1.0) for n in (1, 3)}
-    places[0] = Stage(reading_of(agent(**LIMITS)))
+    places[0] = LocalEnvironments(reading_of(agent(**LIMITS)))
     yield places
     for place in places.values():
         place.close()
@@ -196,7 +196,9 @@ def test_an_episode_that_ends_by_an_error_is_quarantined_and_counted(
 def test_a_failed_reset_leaves_no_row_but_is_named_counted_and_logged(
     template: ChatTemplate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trajectories = rolled(template, Stage(reading_of(agent(**LIMITS))), "Broken", where="reset", how="raise")
+    trajectories = rolled(
+        template, LocalEnvironments(reading_of(agent(**LIMITS))), "Broken", where="reset", how="raise"
+    )
     turns = trajectories_to_table(trajectories, policy_step=0, temperature=1.0, top_p=1.0)
     failed = [each for each in trajectories if each.error]
     assert 0 < len(failed) < 12
@@ -236,7 +238,7 @@ def test_a_reset_that_always_fails_gives_an_empty_table_and_no_crash(
 def test_a_breach_of_contract_stops_the_run_wherever_it_happens(
     template: ChatTemplate, workers: int, environment: str, message: str
 ) -> None:
-    place = pool_of(workers) if workers else Stage(reading_of(agent(**LIMITS)))
+    place = pool_of(workers) if workers else LocalEnvironments(reading_of(agent(**LIMITS)))
     with pytest.raises(ContractError, match=message):
         rolled(template, place, environment)
     place.close()
@@ -252,7 +254,7 @@ def test_an_environment_that_cannot_be_rebuilt_ends_as_an_error_too(
 
 
 def test_an_environment_that_cannot_be_built_is_a_mistake_of_the_user(template: ChatTemplate) -> None:
-    for place in (pool_of(1), Stage(reading_of(agent(**LIMITS)))):
+    for place in (pool_of(1), LocalEnvironments(reading_of(agent(**LIMITS)))):
         with pytest.raises(UserError, match=r"'frozen_lake' cannot be built: .*size"):
             rolled(template, place, "frozen_lake", size=1)
         place.close()
@@ -282,7 +284,7 @@ def test_a_worker_that_does_not_start_is_reported(template: ChatTemplate) -> Non
 
 def test_workers_import_neither_torch_nor_an_engine() -> None:
     code = (
-        "import sys, starpo.rollout.worker, starpo.rollout.stage, starpo.environments.frozen_lake; "
+        "import sys, starpo.rollout.worker, starpo.rollout.environments, starpo.environments.frozen_lake; "
         "print([m for m in ('torch', 'transformers', 'vllm', 'kedro', 'mlflow', 'pydantic') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -323,7 +325,7 @@ import sys, time
 sys.path[:0] = {paths!r}
 from starpo.config.environment import EnvironmentConfig
 from starpo.environments.registry import recipe
-from starpo.rollout.stage import Act, Open, Reading, Task
+from starpo.rollout.environments import Act, Open, Reading, Task
 from starpo.rollout.workers import WorkerPool
 if __name__ == "__main__":
     pool = WorkerPool(EnvironmentConfig(name="any", workers=2), Reading(True, "||"))

@@ -106,6 +106,7 @@ def test_a_clean_clone_pulls_what_was_pushed(origin: Path, place: Path) -> None:
     assert "Data and pipelines are up to date" in command(place / "pulled", "dvc", "repro", FILE)
 
 
+@pytest.mark.nightly
 def test_a_forced_reproduction_elsewhere_gives_equal_checksums(origin: Path, place: Path) -> None:
     command(place, "git", "clone", "--quiet", "origin", "forced")
     clone = place / "forced"

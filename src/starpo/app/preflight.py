@@ -23,7 +23,7 @@ from starpo.learning.model_shape import ModelShape
 from starpo.learning.objective import check_objective
 from starpo.monitor.indicators import check_indicators
 from starpo.rewards.terms import FORMAT_PENALTY
-from starpo.rollout.isolated import Building
+from starpo.rollout.isolated import EnvironmentBuilder
 from starpo.rollout.mixture import group_counts
 from starpo.rollout.vllm_engine import on_gpu
 from starpo.store.layout import Layer, RunPaths
@@ -99,7 +99,7 @@ def check_environment(key: str, config: EnvironmentConfig) -> list[float]:
 
     Returns the cost of an action in each.
     """
-    build = Building(config)
+    build = EnvironmentBuilder(config)
     costs = []
     for number, member in enumerate(config.members):
         try:

@@ -26,10 +26,10 @@ from starpo.environments.solvers import has_solver, optimal_actions
 from starpo.environments.splits import Split
 from starpo.errors import UserError
 from starpo.rollout.engine import Completion
+from starpo.rollout.environments import Act, Leave, LocalEnvironments
 from starpo.rollout.episode import Episode
 from starpo.rollout.episodes import RolloutPlan, begin_episodes, reading_of
-from starpo.rollout.isolated import MAX_LOSSES, Building
-from starpo.rollout.stage import Act, Leave, Stage
+from starpo.rollout.isolated import MAX_LOSSES, EnvironmentBuilder
 from starpo.seeds import Purpose, SeedKey
 
 logger = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ def demonstrate(
     )
     demonstrator = Demonstrator(stage, agent, config.max_plan)
     losses = max(MAX_LOSSES, int(TOLERATED_LOSSES * stage.demonstrations))
-    stand = Stage(reading_of(agent), build=Building(environment, losses).of)
+    stand = LocalEnvironments(reading_of(agent), build=EnvironmentBuilder(environment, losses).of)
     trajectories = []
     # Its other failures end an episode in the stage itself.
     with demonstrating(environment.name, ContractError):

@@ -29,7 +29,7 @@ from starpo.environments.solvers import has_solver
 from starpo.environments.splits import Split, draw_instance
 from starpo.learning.models import Actor
 from starpo.learning.prefix_tree import prefix_tree
-from starpo.rollout.isolated import Building
+from starpo.rollout.isolated import EnvironmentBuilder
 from starpo.seeds import Purpose, SeedKey
 from starpo.store.policies import load_tokenizer
 
@@ -135,7 +135,7 @@ def _write_tokenizer(
 ) -> None:
     texts: list[str] = []
     phrases: list[str] = []
-    build = Building(environment)
+    build = EnvironmentBuilder(environment)
     for number, member in enumerate(environment.members):
         env = build(member.name, **member.arguments)
         stage = config.stages[-1]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from starpo.config.identity import EXTENDABLE, flatten
 from starpo.mirror.config import MlflowConfig
-from starpo.mirror.harmless import harmless
 from starpo.mirror.lineage import log_lineage
+from starpo.mirror.only_warns import only_warns
 from starpo.mirror.registry import CANDIDATE, register, set_alias
 from starpo.mirror.store import open_store, study_run, watch_system
 from starpo.mirror.traces import Key, log_traces, sampled_keys
@@ -67,7 +67,7 @@ class MlflowMirror:
         """MLflow's id of the run, once begun."""
         return self._run_id
 
-    @harmless
+    @only_warns
     def begin(
         self,
         record: RunRecord,
@@ -117,7 +117,7 @@ class MlflowMirror:
             self._system = watch_system(run_id, self._config.tracking_uri(self._root), seconds)
         return run_id
 
-    @harmless
+    @only_warns
     def log_iteration(self, metrics: dict[str, Any], step: int) -> None:
         """The numbers of one iteration, in one call.
 
@@ -128,7 +128,7 @@ class MlflowMirror:
         """
         self._log_numbers(metrics, step, "", int(metrics["timestamp"]))
 
-    @harmless
+    @only_warns
     def log_evaluation(
         self, suite: str, step: int, summary: dict[str, Any], parquet_path: Path | None = None
     ) -> None:
@@ -149,7 +149,7 @@ class MlflowMirror:
         if parquet_path is not None:
             self._client.log_artifact(self._run_id, str(parquet_path), f"evaluation/{suite}")
 
-    @harmless
+    @only_warns
     def log_policy(self, directory: Path, step: int, harness: dict[str, Any]) -> str | None:
         """A policy as MLflow model: the Hugging Face folder as it is, ``harness.json`` beside the weights.
 
@@ -186,7 +186,7 @@ class MlflowMirror:
         self._policies[step] = model_id
         return model_id
 
-    @harmless
+    @only_warns
     def log_comparison(self, comparisons: list[dict[str, Any]], step: int) -> None:
         """First against last policy: ``comparison.json`` and metrics ``comparison/<suite>-t<T>/<key>``.
 
@@ -204,7 +204,7 @@ class MlflowMirror:
             self._log_numbers(news, step, prefix, time.time_ns() // 1_000_000)
         self._client.log_dict(self._run_id, {"comparisons": comparisons}, "comparison.json")
 
-    @harmless
+    @only_warns
     def log_traces(self, suite: str, step: int, parquet_path: Path, seconds: dict[Key, list[float]]) -> int:
         """A share (``tracking.trace_share``) of a suite's trajectories as traces; returns how many.
 
@@ -233,7 +233,7 @@ class MlflowMirror:
             seconds=seconds,
         )
 
-    @harmless
+    @only_warns
     def register_candidate(self, environment: str, run: str, iteration: int) -> str | None:
         """The logged policy of ``iteration`` as the environment's candidate in the Model Registry."""
         model_id = self._policies.get(iteration)
@@ -250,20 +250,20 @@ class MlflowMirror:
         set_alias(self._client, environment, CANDIDATE, version)
         return version
 
-    @harmless
+    @only_warns
     def log_data(self, run: str) -> dict[str, str]:
         """The run's trajectories as dataset inputs with DVC's hashes, by data layer."""
         if self._client is None or self._run_id is None:
             return {}
         return log_lineage(self._client, self._run_id, self._root, run)
 
-    @harmless
+    @only_warns
     def log_folder(self, folder: Path, name: str) -> None:
         """All files of ``folder`` as the artefact folder ``name``; those of an earlier call are replaced."""
         if self._client is not None and self._run_id is not None:
             self._client.log_artifacts(self._run_id, str(folder), name)
 
-    @harmless
+    @only_warns
     def end(self, status: EndStatus) -> None:
         """End the run; a second call does nothing."""
         if self._client is None or self._run_id is None:

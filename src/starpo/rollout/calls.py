@@ -77,12 +77,12 @@ class Present:
 class Call:
     """A request to the process."""
 
-    seat: int
-    """Which environment; copies have seats of their own."""
+    slot: int
+    """Which environment; copies have slots of their own."""
     what: str
     """``build``, ``copy``, ``close`` or the name of another method."""
     arguments: tuple[Any, ...] = ()
-    """Positional arguments; of ``copy`` the new seat."""
+    """Positional arguments; of ``copy`` the new slot."""
 
 
 @dataclass(frozen=True)

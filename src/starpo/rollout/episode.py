@@ -12,7 +12,7 @@ from starpo.agent.records import StopReason, Trajectory, Turn
 from starpo.agent.template import ChatTemplate
 from starpo.config.agent import AgentConfig
 from starpo.rollout.engine import Completion, Sampling
-from starpo.rollout.stage import Opening, Outcome
+from starpo.rollout.environments import Opening, Outcome
 from starpo.seeds import Purpose, SeedKey
 
 

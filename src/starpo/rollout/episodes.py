@@ -20,19 +20,19 @@ from starpo.config.environment import MixtureMember
 from starpo.environments.registry import recipe
 from starpo.environments.splits import Instance, Split
 from starpo.rollout.engine import Engine, Sampling
-from starpo.rollout.episode import Episode
-from starpo.rollout.mixture import deal
-from starpo.rollout.stage import (
+from starpo.rollout.environments import (
     Act,
     Draw,
     Environments,
     Failure,
     Leave,
+    LocalEnvironments,
     Open,
     Reading,
-    Stage,
     Task,
 )
+from starpo.rollout.episode import Episode
+from starpo.rollout.mixture import deal
 from starpo.seeds import Purpose, SeedKey
 
 logger = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ def play(
 
     An environment's own error ends its episode and is logged; a breach of contract raises ``ContractError``.
     """
-    place = environments or Stage(reading_of(agent))
+    place = environments or LocalEnvironments(reading_of(agent))
     try:
         episodes = begin_episodes(plan, agent, template, place)
         trajectories = run_episodes(engine, episodes, place, temperature=plan.temperature, top_p=plan.top_p)

@@ -10,8 +10,8 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.config.rollout import EngineConfig
 from starpo.errors import UserError
 from starpo.rollout.engine import Engine
+from starpo.rollout.environments import Environments, LocalEnvironments
 from starpo.rollout.episodes import reading_of
-from starpo.rollout.stage import Environments, Stage
 from starpo.rollout.sync import prove_sync, prove_weights
 from starpo.rollout.vllm_engine import stored_weights
 from starpo.rollout.workers import WorkerPool
@@ -39,7 +39,7 @@ class EngineHost:
     def environments(self, config: EnvironmentConfig, agent: AgentConfig) -> Environments:
         """Where the environments live: in this process, or in worker processes that stay for the whole run."""
         if not config.workers:
-            return Stage(reading_of(agent))
+            return LocalEnvironments(reading_of(agent))
         if self._pool is None:
             self._pool = WorkerPool(config, reading_of(agent))
         return self._pool

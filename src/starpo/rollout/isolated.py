@@ -26,7 +26,7 @@ from starpo.environments.registry import Recipe, recipe
 from starpo.errors import UserError
 from starpo.rollout.calls import OTHERWISE, Call, Done, Facts, Present, Raised
 from starpo.rollout.processes import EnvironmentLost, Worker, reap
-from starpo.rollout.seats import Seats
+from starpo.rollout.slots import Slots
 
 Build = Callable[..., TextEnvironment]
 """``build(name, **arguments)``, as :func:`starpo.environments.registry.make`."""
@@ -39,7 +39,7 @@ class EnvironmentGivenUp(EnvironmentLost):
     """It did so before, too often to be tried again."""
 
 
-class Building:
+class EnvironmentBuilder:
     """Builds environments: in this process, or with ``workers > 0`` what is not built in elsewhere.
 
     All environments of one kind share a process. It ends with the last of them and of this object, or where it was lost
@@ -69,27 +69,27 @@ class Building:
         if link is None:
             link = _Link(wanted, self._config, self._losses)
             self._links.append((wanted, link))
-        seat, done = link.seat()
+        slot, done = link.slot()
         facts: Facts = done.result
         if facts.trusted:  # what a function builds
-            link.dropped.append(seat)
+            link.dropped.append(slot)
             return wanted.build()
         assert done.present is not None
         # Messages and protocols see the class that it stands for: its name, and the methods that it has.
         own: dict[str, Any] = {"phrases": facts.phrases, "action_cost": facts.action_cost}
         own["failure_labels"] = facts.failure_labels
         own |= {name: _remote(name) for name in facts.methods}
-        return type(facts.name, (IsolatedEnvironment,), own)(link, seat, done.present)
+        return type(facts.name, (IsolatedEnvironment,), own)(link, slot, done.present)
 
 
 class IsolatedEnvironment(TextEnvironment):
     """Stands for an environment in another process. ``info`` holds ``success`` and ``effective`` alone."""
 
-    def __init__(self, link: _Link, seat: int, present: Present) -> None:
+    def __init__(self, link: _Link, slot: int, present: Present) -> None:
         super().__init__()
-        self._link, self._seat = link, seat
+        self._link, self._slot = link, slot
         self._adopt(present)
-        weakref.finalize(self, link.dropped.append, seat)
+        weakref.finalize(self, link.dropped.append, slot)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         return self._ask("reset", seed, options)
@@ -98,15 +98,15 @@ class IsolatedEnvironment(TextEnvironment):
         return self._ask("step", action)
 
     def close(self) -> None:
-        self._link.dropped.append(self._seat)
+        self._link.dropped.append(self._slot)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> IsolatedEnvironment:
-        seat, done = self._link.copy(self._seat)
+        slot, done = self._link.copy(self._slot)
         assert done.present is not None
-        return type(self)(self._link, seat, done.present)
+        return type(self)(self._link, slot, done.present)
 
     def _ask(self, what: str, *arguments: Any) -> Any:
-        done = self._link.ask(self._seat, what, *arguments)
+        done = self._link.ask(self._slot, what, *arguments)
         self._adopt(done.present)
         for each in arguments:
             if isinstance(each, np.random.Generator) and done.draw is not None:
@@ -133,7 +133,7 @@ def _remote(name: str) -> Callable[..., Any]:
 
 
 class _Link:
-    """The process, started at the first call and after each loss, and the environments on its numbered seats.
+    """The process, started at the first call and after each loss, and the environments on its numbered slots.
 
     After a loss the others are built anew when they are next asked for, and their actions done again.
     """
@@ -142,70 +142,70 @@ class _Link:
         self._recipe, self._config = wanted, config
         self._left, self._why = losses, ""
         self._workers: list[Worker] = []
-        self._seats: set[int] = set()
+        self._slots: set[int] = set()
         self._histories: dict[int, tuple[tuple[Call, ...], str]] = {}
         self._next = 0
         self.dropped: list[int] = []
         weakref.finalize(self, reap, self._workers)
 
-    def seat(self) -> tuple[int, Done]:
-        """A new seat with a new environment."""
+    def slot(self) -> tuple[int, Done]:
+        """A new slot with a new environment."""
         self._close_dropped()
-        seat, self._next = self._next, self._next + 1
-        return seat, self._build(seat)
+        slot, self._next = self._next, self._next + 1
+        return slot, self._build(slot)
 
-    def copy(self, seat: int) -> tuple[int, Done]:
-        """A new seat with a copy of the environment on ``seat``."""
+    def copy(self, slot: int) -> tuple[int, Done]:
+        """A new slot with a copy of the environment on ``slot``."""
         new, self._next = self._next, self._next + 1
-        done = self.ask(seat, "copy", new)
-        self._seats.add(new)
-        self._histories[new] = self._histories.get(seat, ((), ""))
+        done = self.ask(slot, "copy", new)
+        self._slots.add(new)
+        self._histories[new] = self._histories.get(slot, ((), ""))
         return new, done
 
-    def ask(self, seat: int, what: str, *arguments: Any) -> Done:
+    def ask(self, slot: int, what: str, *arguments: Any) -> Done:
         """The answer, or the exception of the environment; raises ``EnvironmentLost`` where none comes in time."""
         self._close_dropped()
-        call = Call(seat, what, arguments)
-        if seat not in self._seats:
+        call = Call(slot, what, arguments)
+        if slot not in self._slots:
             if what != "reset":
-                self._restore(seat, what)
+                self._restore(slot, what)
             else:
-                self._build(seat)
+                self._build(slot)
         try:
             done = self._call(call)
         except EnvironmentLost:
-            self._histories.pop(seat, None)
+            self._histories.pop(slot, None)
             raise
         if what in ("reset", "step"):
-            before = () if what == "reset" else self._histories.get(seat, ((), ""))[0]
-            self._histories[seat] = (*before, call), repr(done.result)
+            before = () if what == "reset" else self._histories.get(slot, ((), ""))[0]
+            self._histories[slot] = (*before, call), repr(done.result)
         return done
 
     def _close_dropped(self) -> None:
         """Close what nobody uses any more, so that the time it takes is not that of another's call."""
         while self.dropped:
-            seat = self.dropped.pop()
-            self._histories.pop(seat, None)
-            if seat in self._seats:
-                self._seats.remove(seat)
+            slot = self.dropped.pop()
+            self._histories.pop(slot, None)
+            if slot in self._slots:
+                self._slots.remove(slot)
                 with contextlib.suppress(EnvironmentLost):  # the others are restored when they are asked for
-                    self._call(Call(seat, "close"))
+                    self._call(Call(slot, "close"))
 
-    def _build(self, seat: int) -> Done:
-        done = self._call(Call(seat, "build"))
-        self._seats.add(seat)
+    def _build(self, slot: int) -> Done:
+        done = self._call(Call(slot, "build"))
+        self._slots.add(slot)
         return done
 
-    def _restore(self, seat: int, what: str) -> None:
-        calls, expected = self._histories.pop(seat, ((), ""))
+    def _restore(self, slot: int, what: str) -> None:
+        calls, expected = self._histories.pop(slot, ((), ""))
         if not calls:
             raise EnvironmentLost(f"{what}: the environment's process was lost; reset first")
-        self._build(seat)
+        self._build(slot)
         for call in calls:
-            done = self._call(replace(call, seat=seat))  # a copy's first calls were those of another seat
+            done = self._call(replace(call, slot=slot))  # a copy's first calls were those of another slot
         if repr(done.result) != expected:
             raise EnvironmentLost(OTHERWISE)
-        self._histories[seat] = calls, expected
+        self._histories[slot] = calls, expected
 
     def _call(self, call: Call) -> Done:
         if not self._workers:
@@ -231,7 +231,7 @@ class _Link:
         return done
 
     def _start(self) -> None:
-        self._workers.append(Worker(partial(Seats, self._recipe), self._config))
+        self._workers.append(Worker(partial(Slots, self._recipe), self._config))
         try:
             self._workers[0].greet(repr(self._recipe.name))
         except BaseException:
@@ -242,4 +242,4 @@ class _Link:
         for worker in self._workers:
             worker.popen.kill()
         reap(self._workers)
-        self._seats.clear()
+        self._slots.clear()

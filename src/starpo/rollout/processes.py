@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.errors import UserError
-from starpo.rollout import progress
-from starpo.rollout.progress import Progress
+from starpo.rollout import call_progress
+from starpo.rollout.call_progress import Progress
 
 #: Seconds that a process gets to end by itself.
 FAREWELL_SECONDS: Final = 2.0
@@ -127,7 +127,7 @@ class Worker:
 
     def present_call(self) -> Progress:
         """What it is doing, or was doing when it died."""
-        noted = progress.read(self.noted.fileno())
+        noted = call_progress.read(self.noted.fileno())
         if noted is None or noted.request != self._answered:
             return Progress(self._answered, "build", None, self._since)
         return noted

@@ -2,7 +2,7 @@
 
     python -m starpo.rollout.worker DESCRIPTOR PROGRESS PARENT
 
-Messages to it: first a function that builds the object, such as ``partial(Stage, reading)``, then lists of requests.
+Messages to it: first a function that builds the object, such as ``partial(LocalEnvironments, reading)``, then lists of requests.
 Messages from it: ``ready`` once, then for each request what the object's ``do`` returned, or a :class:`Raised`. It ends
 when the pipe closes, and with its parent.
 """
@@ -17,7 +17,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from starpo.rollout import progress
+from starpo.rollout import call_progress
 from starpo.rollout.calls import Raised
 
 #: Seconds between looks at whether the parent is still there.
@@ -29,7 +29,7 @@ def serve(connection: Connection, descriptor: int) -> None:
     answered = 0
 
     def note(what: str, partial: Any = None) -> None:
-        progress.write(descriptor, answered, what, partial)
+        call_progress.write(descriptor, answered, what, partial)
 
     server = connection.recv()(note)
     connection.send("ready")

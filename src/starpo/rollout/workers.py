@@ -20,26 +20,26 @@ from typing import Any
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.rollout.calls import Raised
-from starpo.rollout.processes import UNSENDABLE, EnvironmentLost, Worker, reap, unsendable
-from starpo.rollout.stage import (
+from starpo.rollout.environments import (
     Act,
     Draw,
     Failure,
     Leave,
+    LocalEnvironments,
     Open,
     Opening,
     Outcome,
     Reading,
     Request,
-    Stage,
 )
+from starpo.rollout.processes import UNSENDABLE, EnvironmentLost, Worker, reap, unsendable
 
 _Queue = list[tuple[int | None, Request]]
 """(position of the answer, request) in order; None: a replay that nobody asked for."""
 
 
 class WorkerPool:
-    """``config.workers`` processes, started at first use; see :class:`starpo.rollout.stage.Environments`."""
+    """``config.workers`` processes, started at first use; see :class:`starpo.rollout.environments.Environments`."""
 
     def __init__(self, config: EnvironmentConfig, reading: Reading) -> None:
         self._config = config
@@ -93,7 +93,7 @@ class WorkerPool:
             raise
 
     def _spawn(self) -> Worker:
-        return Worker(partial(Stage, self._reading), self._config)
+        return Worker(partial(LocalEnvironments, self._reading), self._config)
 
     def _ask(self, at: int, queue: _Queue) -> None:
         if not queue:

@@ -1,4 +1,4 @@
-"""Environments of one kind on numbered seats: what a worker process holds for :mod:`starpo.rollout.isolated`."""
+"""Environments of one kind on numbered slots: what a worker process holds for :mod:`starpo.rollout.isolated`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starpo.rollout.calls import OPTIONAL, Call, Done, Facts, Present
 INFO: Final = ("success", "effective")
 
 
-class Seats:
+class Slots:
     """Builds environments from one recipe and calls their methods; ``note`` is told of each call before it begins."""
 
     def __init__(self, recipe: Recipe, note: Callable[[str], None]) -> None:
@@ -32,13 +32,13 @@ class Seats:
         """The answer; raises what the environment raises."""
         self._note(call.what)
         if call.what == "build":
-            env = self._taken[call.seat] = self._recipe.build()
+            env = self._taken[call.slot] = self._recipe.build()
             return Done(_facts(env), Present.of(env))
         if call.what == "close":
-            if call.seat in self._taken:
-                close(self._taken.pop(call.seat))
+            if call.slot in self._taken:
+                close(self._taken.pop(call.slot))
             return Done(None, None)
-        env = self._taken[call.seat]
+        env = self._taken[call.slot]
         if call.what == "copy":
             twin = self._taken[call.arguments[0]] = copy.deepcopy(env)
             return Done(None, Present.of(twin))

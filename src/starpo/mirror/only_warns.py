@@ -26,7 +26,7 @@ class CountsFailures(Protocol):
 _M = TypeVar("_M", bound=CountsFailures)
 
 
-def harmless(method: Callable[Concatenate[_M, _P], _R]) -> Callable[Concatenate[_M, _P], _R | None]:
+def only_warns(method: Callable[Concatenate[_M, _P], _R]) -> Callable[Concatenate[_M, _P], _R | None]:
     """Turn every exception of a mirror's method into one warning per mirror; the method then returns None."""
 
     @functools.wraps(method)

@@ -144,7 +144,7 @@ class Outcome:
 
 
 Answer = Instance | Opening | Outcome | Failure | None
-Pulse = Callable[[str, Outcome | None], None]
+OnCall = Callable[[str, Outcome | None], None]
 """Called before each call into an environment with the call's name and the turn so far."""
 
 
@@ -171,20 +171,20 @@ class Reading:
     """Between actions."""
 
 
-class Stage:
+class LocalEnvironments:
     """Environments in this process, by the number of their episode."""
 
     def __init__(
         self,
         reading: Reading,
-        pulse: Pulse = lambda kind, partial: None,
+        on_call: OnCall = lambda kind, partial: None,
         build: Callable[[Recipe], TextEnvironment] = Recipe.build,
     ) -> None:
         self._reading = reading
-        self._pulse = pulse
+        self._on_call = on_call
         self._building = build
-        self._scouts: dict[str, tuple[Task, TextEnvironment]] = {}
-        self._seats: dict[int, tuple[str, TextEnvironment, str]] = {}
+        self._for_drawing: dict[str, tuple[Task, TextEnvironment]] = {}
+        self._slots: dict[int, tuple[str, TextEnvironment, str]] = {}
         self._lost: dict[int, str] = {}
 
     def answer(self, requests: Sequence[Request]) -> list[Any]:
@@ -209,21 +209,21 @@ class Stage:
 
     def environment(self, number: int) -> TextEnvironment:
         """The environment of an open episode, for demonstrators who look behind the scenes."""
-        return self._seats[number][1]
+        return self._slots[number][1]
 
     def clear(self) -> None:
-        for number in list(self._seats):
+        for number in list(self._slots):
             self._leave(number)
         self._lost.clear()
 
     def close(self) -> None:
         self.clear()
-        for _, env in self._scouts.values():
+        for _, env in self._for_drawing.values():
             close(env)
-        self._scouts.clear()
+        self._for_drawing.clear()
 
     def _build(self, task: Task) -> TextEnvironment:
-        self._pulse("build", None)
+        self._on_call("build", None)
         try:
             return self._building(task.recipe)
         except UserError:
@@ -232,13 +232,13 @@ class Stage:
             raise not_built(task.label, error) from error
 
     def _draw(self, request: Draw) -> Instance | Failure:
-        task, scout = self._scouts.get(request.task.label, (None, None))
-        if scout is None or task != request.task:
-            scout = self._build(request.task)
-            self._scouts[request.task.label] = request.task, scout
-        self._pulse("reset", None)
+        task, drawn_from = self._for_drawing.get(request.task.label, (None, None))
+        if drawn_from is None or task != request.task:
+            drawn_from = self._build(request.task)
+            self._for_drawing[request.task.label] = request.task, drawn_from
+        self._on_call("reset", None)
         try:
-            return draw_instance(scout, split=request.split, key=request.key)
+            return draw_instance(drawn_from, split=request.split, key=request.key)
         except NoInstanceError as error:
             raise UserError(f"environment {request.task.label!r}: {error}") from None
         except ContractError:
@@ -250,13 +250,13 @@ class Stage:
         label = request.task.label
         self._lost.pop(request.number, None)
         env = self._build(request.task)
-        self._pulse("reset", None)
+        self._on_call("reset", None)
         try:
             observation, _ = check_reset(
                 label, env.reset(seed=request.instance_seed, options={"dynamics_seed": request.dynamics_seed})
             )
             for action in request.replayed:
-                self._pulse("step", None)
+                self._on_call("step", None)
                 observation, *_ = check_step(label, env.step(action))
         except ContractError:
             raise
@@ -264,7 +264,7 @@ class Stage:
             return self._refuse(request, env, _text(error))
         if request.expected is not None and observation != request.expected:
             return self._refuse(request, env, OTHERWISE)
-        self._seats[request.number] = label, env, observation
+        self._slots[request.number] = label, env, observation
         return Opening(observation, env.rules)
 
     def _refuse(self, request: Open, env: TextEnvironment, why: str) -> Failure:
@@ -276,7 +276,7 @@ class Stage:
         """Read a response and do its actions, up to the first error."""
         if request.number in self._lost:
             return Outcome(error=self._lost[request.number])
-        label, env, observation = self._seats[request.number]
+        label, env, observation = self._slots[request.number]
         try:
             parsed = parse_response(
                 request.text,
@@ -292,7 +292,7 @@ class Stage:
         actions = tuple(check_action(label, env, action) for action in parsed.actions)
         turn = Outcome(parsed.thought, actions, parsed.format_valid, observation=observation)
         for action in actions:
-            self._pulse("step", turn)
+            self._on_call("step", turn)
             try:
                 observation, reward, terminated, truncated, info = check_step(label, env.step(action))
             except ContractError:
@@ -313,12 +313,12 @@ class Stage:
             )
             if terminated or truncated:
                 break
-        self._seats[request.number] = label, env, turn.observation
+        self._slots[request.number] = label, env, turn.observation
         return turn
 
     def _leave(self, number: int) -> None:
-        if number in self._seats:
-            close(self._seats.pop(number)[1])
+        if number in self._slots:
+            close(self._slots.pop(number)[1])
 
 
 def _text(error: BaseException) -> str:
