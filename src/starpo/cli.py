@@ -22,7 +22,6 @@ from kedro.framework.cli.project import (
 )
 from kedro.framework.cli.utils import (
     CONTEXT_SETTINGS,
-    _split_params,
     env_option,
     split_node_names,
     split_string,
@@ -30,6 +29,7 @@ from kedro.framework.cli.utils import (
 from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
 
+from starpo.app.kedro_internals import split_params
 from starpo.config.kedro_command import check_env, kedro_run
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
@@ -48,7 +48,7 @@ def cli() -> None:
 @click.option(
     "--pipelines", "more_pipelines", default="", callback=split_string, help="The same, Kedro's newer name."
 )
-@click.option("--params", default="", callback=_split_params, help=PARAMS_ARG_HELP)
+@click.option("--params", default="", callback=split_params, help=PARAMS_ARG_HELP)
 @click.option("--tags", "-t", default="", callback=split_string, help=TAG_ARG_HELP)
 @click.option("--nodes", "-n", "node_names", default="", callback=split_node_names, help=NODE_ARG_HELP)
 @click.option("--from-nodes", default="", callback=split_node_names, help=FROM_NODES_HELP)

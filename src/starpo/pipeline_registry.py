@@ -5,9 +5,9 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from kedro.framework.project import pipelines
 from kedro.pipeline import Pipeline
 
+from starpo.app.kedro_internals import requested_pipelines
 from starpo.app.parameters import configured_parameters
 from starpo.settings import parameters
 
@@ -21,7 +21,7 @@ def register_pipelines() -> dict[str, Pipeline]:
     resolved = parameters.resolved or configured_parameters()
     package = import_module("starpo.pipelines")
     known = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    requested = pipelines._requested_pipelines
+    requested = requested_pipelines()
     found = {
         name: import_module(f"starpo.pipelines.{name}").create_pipeline(resolved)
         for name in known

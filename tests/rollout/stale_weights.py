@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from starpo.config.rollout import EngineConfig
-from starpo.rollout import vllm_engine
+from starpo.rollout import vllm_internals
 from starpo.rollout.sync import SyncError, prove_sync, prove_weights
 from starpo.rollout.transformers_engine import TransformersEngine
 from starpo.rollout.vllm_engine import VLLMEngine, stored_weights
@@ -68,7 +68,7 @@ def main(directory: Path, dtype: str) -> dict[str, object]:
     for name in old:
         engine.load({**newer, name: new[name]}.items(), "stale/2")
         result["single"][name] = list(engine.held(newer.items()).differing)
-    vllm_engine.repack_tied_head = lambda model: None
+    vllm_internals.repack_tied_head = lambda model: None
     newest = updated(newer, seed=3)
     engine.load(newest.items(), "stale/3")
     result["without_repacking"] = list(engine.held(newest.items()).differing)

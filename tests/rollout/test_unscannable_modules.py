@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from starpo.rollout.vllm_engine import unscannable_modules_hidden
+from starpo.rollout.vllm_internals import unscannable_modules_hidden
 
 
 class Raises:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from starpo.config.rollout import EngineConfig
-from starpo.rollout import vllm_engine
+from starpo.rollout import vllm_internals
 from starpo.rollout.sync import SyncError, largest_difference, prove_sync
 from starpo.rollout.transformers_engine import TransformersEngine
 from starpo.rollout.vllm_engine import VLLMEngine, stored_weights
@@ -46,7 +46,7 @@ def main(directory: Path) -> dict[str, object]:
         for a, b in zip(old, new, strict=True)
     )
 
-    vllm_engine.repack_tied_head = lambda model: None  # what happened before it was found
+    vllm_internals.repack_tied_head = lambda model: None  # what happened before it was found
     second = perturbed(directory, seed=2)
     engine.load(second.items(), "tied/2")
     reference.load(second.items(), "tied/2")

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kedro.config import MissingConfigException, OmegaConfigLoader
+from kedro.config import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from starpo.app.kedro_internals import MergingLoader
 from starpo.app.parameters import merge
 from starpo.config.kedro_command import EXTENDS
 from starpo.errors import UserError
@@ -20,7 +21,7 @@ _YAML_REMEDY = (
 )
 
 
-class ConfigLoader(OmegaConfigLoader):
+class ConfigLoader(MergingLoader):
     """``OmegaConfigLoader`` whose errors are a user's mistakes, by file and line.
 
     The parameters of a folder may begin with ``_extends: paper``: what they leave out, the folder ``paper`` says.
@@ -46,26 +47,21 @@ class ConfigLoader(OmegaConfigLoader):
                 raise
             raise UserError(message) from error
 
-    def _merge_configs(
-        self, config: dict[str, Any], env_config: dict[str, Any], key: str, env_path: str
-    ) -> dict[str, Any]:
-        """``env_config`` over the folder that its ``_extends`` names, if it names one, over ``config``."""
-        name = env_config.pop(EXTENDS, None)
+    def merged(self, config: dict[str, Any], over: dict[str, Any], key: str, folder: str) -> dict[str, Any]:
+        """``over`` the folder that its ``_extends`` names, if it names one, over ``config``."""
+        name = over.pop(EXTENDS, None)
         if name is not None:
             self._check_extended(name)
             self._extended.append(name)
-            folder = str(Path(self.conf_source) / name)
-            extended = self.load_and_merge_dir_config(folder, self.config_patterns[key], key, set())
-            config = self._merge_configs(config, extended, key, folder)
-        return super()._merge_configs(config, env_config, key, env_path)
+            place = str(Path(self.conf_source) / name)
+            extended = self.load_and_merge_dir_config(place, self.config_patterns[key], key, set())
+            config = self.merged(config, extended, key, place)
+        return super().merged(config, over, key, folder)
 
-    @staticmethod
-    def _soft_merge(
-        config: dict[str, Any], env_config: dict[str, Any], env_path: str | None = None
-    ) -> dict[str, Any]:
-        """``env_config`` over ``config`` as everywhere: arguments go with the name that they belong to."""
+    def merged_softly(self, config: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+        """``over`` over ``config`` as everywhere: arguments go with the name that they belong to."""
         merged = copy.deepcopy(config)
-        merge(merged, env_config)
+        merge(merged, over)
         return merged
 
     def _check_extended(self, name: Any) -> None:

@@ -1,4 +1,7 @@
-"""DeepSpeed for one module: construction, optimizer state in and out, independent of the number of ranks."""
+"""DeepSpeed for one module: construction, optimizer state in and out, independent of the number of ranks.
+
+What it takes from DeepSpeed beyond the public interface was written for DeepSpeed 0.19.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def learner_device(config: LearnerConfig) -> torch.device:
 def join_process_group(device: torch.device) -> None:
     """Start torch.distributed once; a single process becomes rank 0 of 1 without a launcher."""
     if device.type == "cpu":
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+        os.environ["DS_ACCELERATOR"] = "cpu"
     import deepspeed  # noqa: PLC0415 - reads DS_ACCELERATOR when imported
 
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)

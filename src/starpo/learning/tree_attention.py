@@ -3,7 +3,7 @@
 Everything in a transformer but attention treats tokens one by one. Attention alone needs the trajectories: here
 their queries, keys and values are taken from the nodes of a :class:`~starpo.learning.prefix_tree.PrefixTree`, run
 through transformers' own scaled-dot-product attention as causal rows, and each node's output is taken from a
-trajectory that goes through it.
+trajectory that goes through it. Written for transformers 5.19.
 """
 
 from __future__ import annotations

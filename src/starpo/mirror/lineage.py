@@ -1,4 +1,7 @@
-"""Which data a run made and used, as MLflow dataset inputs with the hashes that DVC gives them."""
+"""Which data a run made and used, as MLflow dataset inputs with the hashes that DVC gives them.
+
+The hashing is in libraries that DVC does not document, written for DVC 3.67.
+"""
 
 from __future__ import annotations
 

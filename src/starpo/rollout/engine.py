@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import torch
 
-    from starpo.rollout.held_weights import Held
-
 
 @dataclass(frozen=True)
 class Sampling:
@@ -39,6 +37,16 @@ class Completion:
     """Their log-probs under the sampling distribution, nats."""
     stopped: bool
     """True if a stop token ended it, False if it ran out of tokens."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a comparison of all sent tensors with the engine's came to, in Hugging Face names."""
+
+    differing: tuple[str, ...]
+    """Tensors of which the engine holds other values than were sent."""
+    unproved: tuple[str, ...]
+    """Tensors, sent or held, that could not be found on the other side and were not compared."""
 
 
 class Engine(Protocol):

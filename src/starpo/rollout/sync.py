@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from starpo.rollout.held_weights import Held
+from starpo.rollout.engine import Held
 
 logger = logging.getLogger(__name__)
 

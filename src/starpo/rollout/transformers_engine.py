@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from starpo.config.rollout import EngineConfig
-from starpo.rollout.engine import Completion, Sampling
-from starpo.rollout.held_weights import Held
+from starpo.rollout.engine import Completion, Held, Sampling
 from starpo.rollout.vllm_engine import on_gpu, stored_weights
 
 

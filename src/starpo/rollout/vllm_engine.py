@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
+import logging
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +14,33 @@ import torch
 
 from starpo.config.rollout import EngineConfig
 from starpo.errors import UserError
-from starpo.rollout.engine import Completion, Sampling
-from starpo.rollout.held_weights import Held, compare
+from starpo.rollout.engine import Completion, Held, Sampling
+from starpo.rollout.vllm_internals import compare_weights, reload_weights, unscannable_modules_hidden
+
+logger = logging.getLogger(__name__)
 
 
 def prepare_environment(config: EngineConfig) -> None:
-    """Set what vLLM reads from the process environment, before it is imported; explicit settings win."""
-    settings = {
+    """Set what vLLM reads from the process environment, before it is imported.
+
+    What the configuration says is set whatever stands there, with a warning if that is something else.
+    """
+    space = str(max(1, round(config.kv_cache_gib)))
+    found = os.environ.get("VLLM_CPU_KVCACHE_SPACE", space)
+    if found != space:
+        logger.warning(
+            "VLLM_CPU_KVCACHE_SPACE=%s is not used: engine.kv_cache_gib = %g says how much",
+            found,
+            config.kv_cache_gib,
+        )
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = space
+    for name, value in {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_CPU_KVCACHE_SPACE": str(max(1, round(config.kv_cache_gib))),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
-    }
-    if config.enforce_eager:
-        # vLLM compiles a small log-prob helper even in eager mode: 20 s at the first step, for nothing here.
-        settings["TORCHDYNAMO_DISABLE"] = "1"
-    for name, value in settings.items():
+    }.items():
         os.environ.setdefault(name, value)
 
 
@@ -75,7 +84,8 @@ class VLLMEngine:
             disable_log_stats=True,
             **where,
         )
-        with unscannable_modules_hidden():
+        self._eager = config.enforce_eager
+        with unscannable_modules_hidden(), self._as_configured():
             self._llm: Any = LLM(**arguments)
         self._engine: Any = self._llm.llm_engine
         self._stop_ids = list(stop_ids)
@@ -109,7 +119,9 @@ class VLLMEngine:
 
     def poll(self) -> list[Completion]:
         finished = []
-        for output in self._engine.step():
+        with self._as_configured():
+            outputs = self._engine.step()
+        for output in outputs:
             if not output.finished:
                 continue
             sample = output.outputs[0]
@@ -122,11 +134,12 @@ class VLLMEngine:
         from vllm import SamplingParams  # noqa: PLC0415
 
         self._wake()
-        outputs = self._llm.generate(
-            [{"prompt_token_ids": list(ids)} for ids in sequences],
-            SamplingParams(temperature=1.0, max_tokens=1, prompt_logprobs=0, detokenize=False),
-            use_tqdm=False,
-        )
+        with self._as_configured():
+            outputs = self._llm.generate(
+                [{"prompt_token_ids": list(ids)} for ids in sequences],
+                SamplingParams(temperature=1.0, max_tokens=1, prompt_logprobs=0, detokenize=False),
+                use_tqdm=False,
+            )
         return [
             [row[token].logprob for row, token in zip(out.prompt_logprobs[1:], ids[1:], strict=True)]
             for out, ids in zip(outputs, sequences, strict=True)
@@ -134,7 +147,7 @@ class VLLMEngine:
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]], identity: str) -> None:
         self._wake()
-        self._llm.collective_rpc(_reload, args=(list(weights),))
+        self._llm.collective_rpc(reload_weights, args=(list(weights),))
         self._llm.reset_prefix_cache()
         self.serves = identity
 
@@ -148,7 +161,7 @@ class VLLMEngine:
         given = dict(weights)
         if self._parts > 1:
             return Held((), tuple(given))
-        (found,) = self._llm.collective_rpc(_compare, args=(given, self.serves))
+        (found,) = self._llm.collective_rpc(compare_weights, args=(given, self.serves))
         differing = tuple(name for name in found.differing if name not in self._transformed)
         return Held(differing, (*found.unproved, *sorted(self._transformed)))
 
@@ -160,6 +173,13 @@ class VLLMEngine:
         if self._can_sleep and not self._asleep:
             self._llm.sleep(level=1)
             self._asleep = True
+
+    def _as_configured(self) -> AbstractContextManager[Any]:
+        """With ``enforce_eager`` nothing is compiled, and only here: the learner lives in the same process.
+
+        vLLM would compile a small log-prob helper even then, 20 s at the first step.
+        """
+        return torch.compiler.set_stance("force_eager") if self._eager else nullcontext()
 
     def _wake(self) -> None:
         if self._asleep:
@@ -174,34 +194,6 @@ class VLLMEngine:
         gc.collect()
 
 
-@contextlib.contextmanager
-def unscannable_modules_hidden() -> Iterator[None]:
-    """Hide modules whose scan would end vLLM's start on CPU.
-
-    There vLLM reads the ``__dict__`` of every attribute of everything in ``sys.modules``. Outside of a web request
-    Flask's context proxies, imported by MLflow, answer that with a RuntimeError; llvmlite's handle of its library,
-    imported by numba, answers any name with a function.
-    """
-    hidden = {
-        name: module
-        for name, module in list(sys.modules.items())
-        if not all(_scannable(value) for value in list((getattr(module, "__dict__", None) or {}).values()))
-    }
-    for name in hidden:
-        del sys.modules[name]
-    try:
-        yield
-    finally:
-        sys.modules.update(hidden)
-
-
-def _scannable(value: Any) -> bool:
-    try:
-        return not hasattr(value, "__dict__") or isinstance(vars(value), Mapping)
-    except Exception:  # whatever an object answers with is what vLLM would stumble over
-        return False
-
-
 def stored_weights(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """All tensors of a Hugging Face model directory. Raises ``UserError`` if there are none."""
     from safetensors.torch import load_file  # noqa: PLC0415
@@ -211,33 +203,3 @@ def stored_weights(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
         raise UserError(f"{directory}: no model*.safetensors; the weights were pruned or never written")
     for file in files:
         yield from load_file(file).items()
-
-
-def _reload(worker: Any, weights: list[tuple[str, torch.Tensor]]) -> None:
-    """Runs in every vLLM worker: replace the weights in place."""
-    from vllm.config import set_current_vllm_config  # noqa: PLC0415
-
-    with set_current_vllm_config(worker.vllm_config):
-        worker.reload_weights(weights_iterator=iter(weights))
-        repack_tied_head(worker.model_runner.model)
-
-
-def _compare(worker: Any, sent: dict[str, torch.Tensor], identity: str) -> Held:
-    """Runs in the only vLLM worker: what it holds against what was sent."""
-    from vllm.config import set_current_vllm_config  # noqa: PLC0415
-
-    with set_current_vllm_config(worker.vllm_config), torch.inference_mode():
-        return compare(worker.model_runner.model, sent, identity)
-
-
-def repack_tied_head(model: torch.nn.Module) -> None:
-    """Refresh the CPU output head of a model with tied embeddings.
-
-    vLLM's CPU linear method packs the head once after loading. On a reload a tied head is no weight of its own,
-    so the packed copy stays stale and log-probs are silently those of the old policy.
-    """
-    head = getattr(model, "lm_head", None)
-    tied = getattr(getattr(model, "config", None), "tie_word_embeddings", False)
-    method = getattr(head, "quant_method", None)
-    if tied and head is not None and method is not None and head.weight.device.type == "cpu":
-        method.process_weights_after_loading(head)

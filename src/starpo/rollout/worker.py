@@ -2,9 +2,9 @@
 
     python -m starpo.rollout.worker DESCRIPTOR PROGRESS PARENT
 
-Messages to it: first a function that builds the object, such as ``partial(LocalEnvironments, reading)``, then lists of requests.
-Messages from it: ``ready`` once, then for each request what the object's ``do`` returned, or a :class:`Raised`. It ends
-when the pipe closes, and with its parent.
+Messages to it: first a function that builds the object, such as ``partial(LocalEnvironments, reading)``, then lists of
+requests. Messages from it: ``ready`` once, then for each request what the object's ``do`` returned, or a
+:class:`Raised`. It ends when the pipe closes, and with its parent.
 """
 
 from __future__ import annotations

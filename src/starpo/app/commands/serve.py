@@ -42,5 +42,7 @@ def server_command(directory: Path, *, name: str, port: int, context: int, engin
 def serve(directory: Path, *, name: str, port: int, context: int, engine: EngineConfig) -> None:
     """Become the server; does not return."""
     prepare_environment(engine)
+    if engine.enforce_eager:
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"  # nothing else works in this process
     command = server_command(directory, name=name, port=port, context=context, engine=engine)
     os.execv(command[0], command)

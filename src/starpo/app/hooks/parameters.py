@@ -8,6 +8,7 @@ from typing import Any
 from kedro.framework.hooks import hook_impl
 from omegaconf import OmegaConf
 
+from starpo.app.kedro_internals import requested_pipelines, runtime_parameters
 from starpo.app.parameters import resolve_parameters
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
@@ -23,13 +24,11 @@ class ParametersHooks:
     @hook_impl
     def after_context_created(self, context: Any) -> None:
         """Merge preset and ``--params``, validate, and answer ``${run:…}`` and ``${command:}`` in the catalog."""
-        from kedro.framework.project import pipelines  # noqa: PLC0415
-
-        requested = list(pipelines._requested_pipelines or [])
+        requested = requested_pipelines() or []
         if len(requested) > 1:
             raise UserError(f"one pipeline at a time, not {', '.join(requested)}: each has a run of its own")
         loader = context.config_loader
-        runtime = dict(context._runtime_params or {})
+        runtime = runtime_parameters(context)
         # Kedro would merge --params below the preset, and before we can see which names they change.
         merged, loader.runtime_params = loader.runtime_params, {}
         raw = dict(loader["parameters"])

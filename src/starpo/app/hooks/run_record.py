@@ -132,7 +132,7 @@ def _use_threads(count: int | None) -> None:
     if count is not None:
         torch.set_num_threads(count)
     # vLLM goes down to one thread unless this is set when it is imported.
-    os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))
+    os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())
 
 
 def _git_commit(root: Path) -> str | None:

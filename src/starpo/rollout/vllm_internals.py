@@ -1,11 +1,14 @@
-"""Which of the weights that were sent to vLLM it does not hold.
+"""What this project does with vLLM beyond its public interface, written for vLLM 0.32: how it starts beside other
+libraries, how weights are replaced in memory, and which of those that were sent it does not hold.
 
-A log-prob check cannot tell: a bfloat16 engine rounds by more than one small update moves it. So the weights
+A log-prob check cannot tell the last: a bfloat16 engine rounds by more than one small update moves it. So the weights
 themselves are compared, in the engine's dtype and without tolerance.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,18 +16,10 @@ from typing import Any
 
 import torch
 
+from starpo.rollout.engine import Held
+
 #: Columns read of a weight that only its layer can show; of thousands of rows they hold some of any update.
 COLUMNS = 64
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a comparison of all sent tensors with the engine's came to, in Hugging Face names."""
-
-    differing: tuple[str, ...]
-    """Tensors of which the engine holds other values than were sent."""
-    unproved: tuple[str, ...]
-    """Tensors, sent or held, that could not be found on the other side and were not compared."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +32,64 @@ class Place:
     """Name of its parameter."""
     first_row: int = 0
     """Of the block of rows, where vLLM stacks several tensors into one."""
+
+
+@contextlib.contextmanager
+def unscannable_modules_hidden() -> Iterator[None]:
+    """Hide modules whose scan would end vLLM's start on CPU.
+
+    There vLLM reads the ``__dict__`` of every attribute of everything in ``sys.modules``. Outside of a web request
+    Flask's context proxies, imported by MLflow, answer that with a RuntimeError; llvmlite's handle of its library,
+    imported by numba, answers any name with a function.
+    """
+    hidden = {
+        name: module
+        for name, module in list(sys.modules.items())
+        if not all(_scannable(value) for value in list((getattr(module, "__dict__", None) or {}).values()))
+    }
+    for name in hidden:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        sys.modules.update(hidden)
+
+
+def _scannable(value: Any) -> bool:
+    try:
+        return not hasattr(value, "__dict__") or isinstance(vars(value), Mapping)
+    except Exception:  # whatever an object answers with is what vLLM would stumble over
+        return False
+
+
+def reload_weights(worker: Any, weights: list[tuple[str, torch.Tensor]]) -> None:
+    """Runs in every vLLM worker: replace the weights in place."""
+    from vllm.config import set_current_vllm_config  # noqa: PLC0415
+
+    with set_current_vllm_config(worker.vllm_config):
+        worker.reload_weights(weights_iterator=iter(weights))
+        repack_tied_head(worker.model_runner.model)
+
+
+def compare_weights(worker: Any, sent: dict[str, torch.Tensor], identity: str) -> Held:
+    """Runs in the only vLLM worker: what it holds against what was sent."""
+    from vllm.config import set_current_vllm_config  # noqa: PLC0415
+
+    with set_current_vllm_config(worker.vllm_config), torch.inference_mode():
+        return compare(worker.model_runner.model, sent, identity)
+
+
+def repack_tied_head(model: torch.nn.Module) -> None:
+    """Refresh the CPU output head of a model with tied embeddings.
+
+    vLLM's CPU linear method packs the head once after loading. On a reload a tied head is no weight of its own,
+    so the packed copy stays stale and log-probs are silently those of the old policy.
+    """
+    head = getattr(model, "lm_head", None)
+    tied = getattr(getattr(model, "config", None), "tie_word_embeddings", False)
+    method = getattr(head, "quant_method", None)
+    if tied and head is not None and method is not None and head.weight.device.type == "cpu":
+        method.process_weights_after_loading(head)
 
 
 def compare(model: Any, sent: Mapping[str, torch.Tensor], identity: str) -> Held:
