@@ -8,10 +8,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from kedro.pipeline import Pipeline
 from projects import SOURCE
+from pydantic import BaseModel
 
 from starpo.app.parameters import configured_parameters
 
@@ -47,7 +49,7 @@ for name in sys.argv[1:]:
     for module in [module for module in sys.modules if module.split(".")[0] == "starpo"]:
         del sys.modules[module]
     assert importlib.import_module(f"starpo.pipelines.{name}").create_pipeline
-    heavy = {"vllm", "deepspeed", "mlflow", "great_expectations"} & set(sys.modules)
+    heavy = {"torch", "vllm", "deepspeed", "mlflow", "great_expectations"} & set(sys.modules)
     assert not heavy, f"{name} imports {heavy}"
 """
 
@@ -70,6 +72,11 @@ def test_every_pipeline_folder_creates_a_pipeline(name: str, monkeypatch: pytest
     created = importlib.import_module(f"starpo.pipelines.{name}").create_pipeline(configured_parameters())
     assert isinstance(created, Pipeline)
     assert created.nodes
+    for node in created.nodes:
+        # Kedro makes typed records of parameters where it can resolve all of a function's types, else plain dicts.
+        hints = get_type_hints(node.func).values()
+        typed = [hint for hint in hints if isinstance(hint, type) and issubclass(hint, BaseModel)]
+        assert len(typed) == sum(entry.startswith("params:") for entry in node.inputs), node.name
 
 
 @pytest.mark.parametrize("path", PINS, ids=lambda path: path.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,13 +21,11 @@ from starpo.evaluation.prompts import fixed_prompts
 from starpo.evaluation.reference import measured, on_scale, suite_reference
 from starpo.evaluation.trajectories import read_trajectories
 from starpo.rollout.episodes import RolloutPlan, play
+from starpo.rollout.host import EngineHost
 from starpo.rollout.isolated import EnvironmentBuilder
 from starpo.store.label_table import labels_to_table
 from starpo.store.policies import Policy
 from starpo.store.trajectory_table import trajectories_to_table
-
-if TYPE_CHECKING:
-    from starpo.rollout.host import EngineHost
 
 logger = logging.getLogger(__name__)
 

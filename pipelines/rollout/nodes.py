@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,14 +14,12 @@ from starpo.config.rollout import EngineConfig, RolloutConfig
 from starpo.config.run import RunConfig
 from starpo.environments.splits import Split
 from starpo.rollout.episodes import RolloutPlan, play
+from starpo.rollout.host import EngineHost
 from starpo.scoring.resampling import draw_until_enough
 from starpo.scoring.scoring import mark_kept, score_rollouts
 from starpo.store.policies import Policy
 from starpo.store.schemas import turns_schema
 from starpo.store.trajectory_table import trajectories_to_table
-
-if TYPE_CHECKING:
-    from starpo.rollout.host import EngineHost
 
 
 def generate_rollouts(

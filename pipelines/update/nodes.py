@@ -14,8 +14,10 @@ from starpo.config.learner import LearnerConfig
 from starpo.config.monitor import MonitorConfig
 from starpo.config.rollout import EngineConfig, RolloutConfig
 from starpo.config.run import RunConfig
+from starpo.learning.host import LearnerHost
 from starpo.monitor.echo_trap import MonitorState, decide, describe, observe, rolled_back, stages
 from starpo.monitor.iteration_metrics import rollout_metrics
+from starpo.rollout.host import EngineHost
 from starpo.scoring.resampling import resampling_metrics
 from starpo.store.policies import Policy
 from starpo.store.policy_state import PolicyState
@@ -24,9 +26,7 @@ from starpo.store.schemas import UPDATES
 
 if TYPE_CHECKING:
     from starpo.learning.batching import Sequences
-    from starpo.learning.host import LearnerHost
     from starpo.learning.learner import Learner
-    from starpo.rollout.host import EngineHost
 
 #: Trajectories whose first chain's log-probs prove each weight sync.
 PROBE = 4

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from starpo.config.algorithm import AlgorithmConfig
 from starpo.config.learner import LearnerConfig
-from starpo.learning.learner import Learner
 from starpo.store.policies import Policy
+
+if TYPE_CHECKING:
+    from starpo.learning.learner import Learner
 
 
 class LearnerHost:
@@ -19,6 +23,8 @@ class LearnerHost:
     ) -> Learner:
         """The learner holding exactly the state of ``policy``."""
         if self._learner is None:
+            from starpo.learning.learner import Learner  # noqa: PLC0415 - loads torch
+
             self._learner = Learner(policy, config, algorithm, temperature=temperature)
         self._learner.restore(policy)
         return self._learner

@@ -12,8 +12,6 @@ from starpo.errors import UserError
 from starpo.rollout.engine import Engine
 from starpo.rollout.environments import Environments, LocalEnvironments
 from starpo.rollout.episodes import reading_of
-from starpo.rollout.sync import prove_sync, prove_weights
-from starpo.rollout.vllm_engine import stored_weights
 from starpo.rollout.workers import WorkerPool
 from starpo.store.policies import Policy
 
@@ -52,6 +50,9 @@ class EngineHost:
         elif config != self._config:
             raise UserError("engine: its settings cannot change within one run")
         elif self._serving.engine.serves != policy.identity:
+            from starpo.rollout.sync import prove_sync, prove_weights  # noqa: PLC0415 - loads torch
+            from starpo.rollout.vllm_engine import stored_weights  # noqa: PLC0415
+
             self._serving.engine.load_from(policy.model_directory, policy.identity)
             prove_weights(self._serving.engine, stored_weights(policy.model_directory))
             prove_sync(self._serving.engine, _reference(policy), self._probe(), config.sync_tolerance)
