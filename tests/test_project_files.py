@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kedro.config import OmegaConfigLoader
 
 from starpo.algorithms.registry import advantage_estimator, policy_loss_function
+from starpo.app.config_loader import ConfigLoader
 from starpo.app.parameters import resolve_parameters
 from starpo.config.resolved import Resolved
 from starpo.monitor.glossary import markdown
@@ -22,7 +22,7 @@ PRESETS = sorted(path.parent.name for path in (ROOT / "pipelines").glob("train_*
 
 
 def resolved(pipeline: str, env: str = "local") -> Resolved:
-    loader = OmegaConfigLoader(
+    loader = ConfigLoader(
         conf_source=str(ROOT / "conf"),
         env=env,
         base_env="base",

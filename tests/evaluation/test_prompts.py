@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from builders import raised_message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from starpo.app.config_loader import ConfigLoader
 from starpo.config.evaluation import Suite
 from starpo.environments.bandit import FAMILIES, PAIRS
 from starpo.environments.base import TextEnvironment
@@ -23,27 +23,25 @@ from starpo.errors import UserError
 from starpo.evaluation import prompts
 from starpo.evaluation.prompts import SHIPPED, PromptSet, fixed_prompts, write_prompt_sets
 from starpo.seeds import Purpose, SeedKey
+from starpo.settings import CONFIG_LOADER_ARGS
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SETS = {f"{each.environment} {each.split.value} {sorted(each.arguments)}": each for each in SHIPPED}
 
 
 def conf(folder: str) -> dict:
-    """The parameters of one configuration folder, its files joined."""
-    joined: dict = {}
-    for path in sorted((CONF / folder).glob("parameters*.yml")):
-        joined |= yaml.safe_load(path.read_text())
-    return joined
+    """The parameters under one configuration folder."""
+    loader = ConfigLoader(str(CONF), env=None if folder == "base" else folder, **CONFIG_LOADER_ARGS)
+    return dict(loader["parameters"])
 
 
 def configured_suites() -> list[tuple[str, PromptSet, int]]:
     """Every suite of the configurations that come with the project: its place, its set, its size."""
-    base, found = conf("base"), []
+    found = []
     for folder in sorted(path.name for path in CONF.iterdir() if list(path.glob("parameters*.yml"))):
         own = conf(folder)
-        task = own.get("environment", base["environment"])
-        evaluation = base["evaluation"] | own["evaluation"]
-        for name, raw in (base["evaluation"]["suites"] | evaluation["suites"]).items():
+        task, evaluation = own["environment"], own["evaluation"]
+        for name, raw in evaluation["suites"].items():
             suite = Suite.model_validate(raw)
             environment = suite.environment or task["name"]
             arguments = suite.arguments if suite.environment else task["arguments"] or {}
@@ -66,10 +64,9 @@ def test_every_configured_suite_has_a_shipped_set_with_enough_prompts():
 
 def test_the_lists_of_suites_name_known_ones():
     for folder in ("base", "smoke", "paper"):
-        evaluation = conf("base")["evaluation"] | conf(folder)["evaluation"]
-        suites = conf("base")["evaluation"]["suites"] | conf(folder)["evaluation"]["suites"]
+        evaluation = conf(folder)["evaluation"]
         for key in ("periodic", "final", "generalisation"):
-            assert set(evaluation[key]) <= set(suites), (folder, key)
+            assert set(evaluation[key]) <= set(evaluation["suites"]), (folder, key)
         assert evaluation["generalisation"]
 
 

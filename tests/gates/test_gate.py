@@ -38,9 +38,9 @@ def root(tmp_path: Path) -> Path:
 
 def resolve(root: Path, pipeline: str = "train_starpo_s", **gates: Any) -> Resolved:
     """The base parameters, made to fit the sound tables."""
-    from kedro.config import OmegaConfigLoader
+    from starpo.app.config_loader import ConfigLoader
 
-    loader = OmegaConfigLoader(
+    loader = ConfigLoader(
         str(SOURCE / "conf"),
         base_env="base",
         default_run_env="base",

@@ -14,10 +14,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from builders import PROJECT, algorithm, learner_config, store
-from kedro.config import OmegaConfigLoader
 from process_memory import peak_bytes, resident_bytes
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from starpo.app.config_loader import ConfigLoader
 from starpo.config.parameters import parse_parameters
 from starpo.learning.learner import Learner
 from starpo.learning.memory import estimate_memory
@@ -74,7 +74,7 @@ def main(folder: Path, checkpointing: bool) -> dict[str, float]:
     kept = (actor.weights(), actor.parts())
     peak = peak_bytes()
     assert kept
-    loader = OmegaConfigLoader(conf_source=str(PROJECT / "conf"), env="smoke", **CONFIG_LOADER_ARGS)
+    loader = ConfigLoader(conf_source=str(PROJECT / "conf"), env="smoke", **CONFIG_LOADER_ARGS)
     raw = dict(loader["parameters"])
     raw.pop("presets")
     parameters = parse_parameters(raw | {"learner": learner.model_dump()})

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from builders import raised_message
-from kedro.config import OmegaConfigLoader
 from projects import SOURCE
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config
 
+from starpo.app.config_loader import ConfigLoader
 from starpo.app.parameters import merge
 from starpo.app.preflight import _check_memory
 from starpo.config.learner import LoraConfig
@@ -46,7 +46,7 @@ def qwen(size: str) -> Qwen2Config:
 
 
 def parameters(env: str = "paper", **sections: dict[str, Any]) -> Parameters:
-    loader = OmegaConfigLoader(conf_source=str(SOURCE / "conf"), env=env, **CONFIG_LOADER_ARGS)
+    loader = ConfigLoader(conf_source=str(SOURCE / "conf"), env=env, **CONFIG_LOADER_ARGS)
     raw = dict(loader["parameters"])
     raw.pop("presets")
     merge(raw, sections)
