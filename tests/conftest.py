@@ -29,6 +29,7 @@ settings.register_profile("starpo", deadline=None, derandomize=True)
 settings.load_profile("starpo")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers, tests that share what is expensive go to one: the smoke run's, which come first because
     they take longest, else those of a file."""
