@@ -33,6 +33,7 @@ from starpo.app.kedro_internals import split_params
 from starpo.config.kedro_command import check_env, kedro_run
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
+from starpo.store.durable import machine_fault
 
 logger = logging.getLogger(__name__)
 
@@ -119,12 +120,15 @@ def _interrupt_hooks() -> None:
 
 
 def user_mistake(error: BaseException | None) -> str | None:
-    """The message of the ``UserError`` behind ``error`` (Kedro wraps what datasets raise), or None."""
+    """What a person can mend behind ``error``, such as a ``UserError`` that Kedro wrapped or a full disk; or None."""
+    chain = []
     while error is not None:
-        if isinstance(error, UserError):
-            return str(error)
+        chain.append(error)
         error = error.__cause__ or error.__context__
-    return None
+    for each in chain:
+        if isinstance(each, UserError):
+            return str(each)
+    return next((sentence for each in reversed(chain) if (sentence := machine_fault(each))), None)
 
 
 #: Tables that a stage alone writes, as methods of an opened run; what trains has metrics.

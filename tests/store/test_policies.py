@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 from builders import raised_message, store
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from starpo.app.preflight import rewind
 from starpo.errors import UserError
-from starpo.store.policies import Policy, first_policy
-from starpo.store.policy_state import MANIFEST, MODEL, PARTS, STATE_FILES, Adapter, PolicyState
+from starpo.store.policies import Policy, faulty_files, first_policy
+from starpo.store.policy_state import HARNESS, MANIFEST, MODEL, PARTS, STATE_FILES, Adapter, PolicyState
 from starpo.store.retention import last_complete, prune
 
 COUNTERS = {"actor_steps": 7, "critic_steps": 8, "skipped": 0}
@@ -128,7 +129,40 @@ def test_a_damaged_tensor_file_is_named(tmp_path: Path, part: str) -> None:
     file.write_bytes(file.read_bytes()[:-7])
     message = raised_message(UserError, lambda: policy.tensors(part))
     assert str(file) in message
-    assert "remove" in message
+    assert "starpo runs verify" in message
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_flipped_bit_in_any_file_of_a_policy_is_refused(tmp_path: Path, data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        policy = trained(Path(folder), 1)
+        names = sorted(policy.manifest["files"])
+        name = data.draw(st.sampled_from(names))
+        file = policy.directory / name
+        content = bytearray(file.read_bytes())
+        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        assert faulty_files(policy.directory) == {}
+        file.write_bytes(content)
+        assert faulty_files(policy.directory) == {name: "damaged"}
+        part = next((part for part, place in PARTS.items() if place == name), None)
+        with pytest.raises(UserError, match=re.escape(str(file))):
+            policy.harness() if name == HARNESS else policy.tensors(part) if part else policy.check_model()
+
+
+def test_a_policy_lists_all_its_files_but_the_manifest(tmp_path: Path) -> None:
+    policy = trained(tmp_path, 1)
+    files = {
+        file.relative_to(policy.directory).as_posix()
+        for file in policy.directory.rglob("*")
+        if file.is_file()
+    }
+    assert set(policy.manifest["files"]) == files - {MANIFEST}
+    policy.check_model()
+    (policy.directory / MODEL).unlink()  # pruned
+    assert faulty_files(policy.directory) == {}
+    (policy.directory / HARNESS).unlink()
+    assert faulty_files(policy.directory) == {HARNESS: "missing"}
 
 
 @pytest.mark.parametrize(
@@ -289,4 +323,5 @@ def test_the_manifest_holds_no_clock_time(tmp_path: Path) -> None:
         "counters",
         "weights_in",
         "monitor",
+        "files",
     }

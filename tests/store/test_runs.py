@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from builders import PROJECT
 import starpo
 from starpo.errors import UserError
 from starpo.store.layout import RunPaths
+from starpo.store.lease import SILENT_SECONDS, Lease, silent_seconds
 from starpo.store.runs import (
     RunRecord,
     check_same,
@@ -189,14 +191,14 @@ def test_changed_parameters_are_refused_key_by_key() -> None:
     assert run_fingerprint(changed) != record.fingerprint
 
 
-def test_a_run_that_is_continued_belongs_to_this_process_and_keeps_its_start() -> None:
+def test_a_run_that_is_continued_belongs_to_this_process_and_keeps_its_start(tmp_path: Path) -> None:
     old = new_record("lake", "train_starpo_s", parameters())
     old = old.model_copy(update={"state": "killed", "message": "signal 15", "pid": 1, "host": "gone"})
-    new = continued(old, parameters(iterations=20))
+    new = continued(tmp_path, old, parameters(iterations=20))
     assert (new.state, new.message, new.pid, new.created) == ("running", "", os.getpid(), old.created)
     assert new.parameters["run"]["iterations"] == 20
     with pytest.raises(UserError, match=r"run\.seed"):
-        continued(old, parameters(seed=9))
+        continued(tmp_path, old, parameters(seed=9))
 
 
 # --- states
@@ -215,27 +217,64 @@ def running(pid: int, start: int | None = None) -> RunRecord:
     return record.model_copy(update={"pid": pid, "process_start": start})
 
 
-def test_a_running_run_without_its_process_is_interrupted(other_process: subprocess.Popen) -> None:
-    assert current_state(new_record("lake", "train_starpo_s", parameters())) == "running"
+def test_a_running_run_without_its_process_is_interrupted(
+    tmp_path: Path, other_process: subprocess.Popen
+) -> None:
+    assert current_state(tmp_path, new_record("lake", "train_starpo_s", parameters())) == "running"
     record = running(other_process.pid)
-    assert current_state(record) == "running"
+    assert current_state(tmp_path, record) == "running"
     with pytest.raises(UserError, match=f"worked on by process {other_process.pid}"):
-        continued(record, parameters())
+        continued(tmp_path, record, parameters())
     other_process.kill()
     other_process.wait()
-    assert current_state(record) == "interrupted"
-    assert continued(record, parameters()).state == "running"
+    assert current_state(tmp_path, record) == "interrupted"
+    assert continued(tmp_path, record, parameters()).state == "running"
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="start times are read from /proc")
-def test_a_later_process_with_the_same_number_does_not_count(other_process: subprocess.Popen) -> None:
-    assert current_state(running(other_process.pid, start=1)) == "interrupted"
+def test_a_later_process_with_the_same_number_does_not_count(
+    tmp_path: Path, other_process: subprocess.Popen
+) -> None:
+    assert current_state(tmp_path, running(other_process.pid, start=1)) == "interrupted"
 
 
-def test_the_process_of_another_machine_cannot_be_judged() -> None:
-    record = running(2**22 + 1)
-    assert current_state(record) == "interrupted"
-    assert current_state(record.model_copy(update={"host": "elsewhere"})) == "running"
+def test_a_process_of_another_machine_is_gone_when_it_was_silent_for_long(root: Path) -> None:
+    record = running(2**22 + 1).model_copy(update={"host": "elsewhere"})
+    lease = RunPaths(root, "lake").lease
+    assert current_state(root, record) == "interrupted"  # ended, or never begun
+    lease.touch()
+    assert current_state(root, record) == "running"
+    for attempt in (lambda: continued(root, record, parameters()), lambda: _remove(root, record)):
+        with pytest.raises(
+            UserError, match=r"on elsewhere, which gave its last sign of life \d+ s ago; if that machine"
+        ):
+            attempt()
+    os.utime(lease, (0, time.time() - SILENT_SECONDS - 1))
+    assert current_state(root, record) == "interrupted"
+    assert continued(root, record, parameters()).host != "elsewhere"
+    _remove(root, record)
+    assert not lease.exists()
+
+
+def _remove(root: Path, record: RunRecord) -> None:
+    write_record(root, record)
+    # Written by the other machine, whose sign of life is the file's.
+    remove_run(root, record.name)
+
+
+def test_a_lease_gives_signs_of_life_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("starpo.store.lease.BEAT_SECONDS", 0.01)
+    file = tmp_path / "run" / "lease"
+    assert silent_seconds(file) is None
+    lease = Lease(file)
+    lease.begin()
+    os.utime(file, (0, 0))
+    until = time.monotonic() + 20
+    while silent_seconds(file) > 5 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert silent_seconds(file) <= 5
+    lease.end()
+    assert silent_seconds(file) is None
 
 
 def test_a_listing_goes_on_past_a_broken_record(root: Path) -> None:
@@ -270,7 +309,7 @@ def test_removal_takes_every_layer_of_one_run_only(root: Path) -> None:
 
 def test_a_running_run_is_not_removed(root: Path) -> None:
     write_record(root, new_record("lake", "train_starpo_s", parameters()))
-    with pytest.raises(UserError, match="is running"):
+    with pytest.raises(UserError, match="is being worked on by process"):
         remove_run(root, "lake")
     assert RunPaths(root, "lake").record.exists()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
@@ -17,6 +16,8 @@ from kedro.io import AbstractDataset
 from starpo.errors import UserError
 from starpo.gates.measures import schema_problem
 from starpo.gates.rules import check_table
+from starpo.store import checksums
+from starpo.store.durable import replacing
 from starpo.store.policies import Policy
 from starpo.store.policy_state import MANIFEST, PolicyState
 from starpo.store.reading import read_object, read_table
@@ -29,10 +30,6 @@ def _peeked(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, I
     stream = iter(batches)
     first = next(stream, None)
     return first, stream if first is None else chain([first], stream)
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 class TableDataset(AbstractDataset[Any, pa.Table]):
@@ -63,24 +60,19 @@ class TableDataset(AbstractDataset[Any, pa.Table]):
         else:
             first, batches = _peeked(data)
             schema = schema_of(self._table, () if first is None else first.schema.names)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _temporary(self._path)
-        try:
+        with replacing(self._path) as temporary:
             with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
                 for batch in batches:
                     writer.write_batch(batch)
-        except BaseException:  # whatever broke the stream off, an interruption too
-            temporary.unlink(missing_ok=True)
-            raise
-        if breach := check_table(pq.read_table(temporary), self._table):
-            rejected = rejected_path(self._path)
-            rejected.parent.mkdir(exist_ok=True)
-            os.replace(temporary, rejected)
-            raise rejection(self._path, str(breach), breach.rule.remedy)
-        os.replace(temporary, self._path)
+            if breach := check_table(pq.read_table(temporary), self._table):
+                rejected = rejected_path(self._path)
+                rejected.parent.mkdir(exist_ok=True)
+                os.replace(temporary, rejected)
+                raise rejection(self._path, str(breach), breach.rule.remedy)
+            checksums.record(self._path, temporary)
 
     def _exists(self) -> bool:
-        return self._path.exists()
+        return self._path.exists() or checksums.is_lost(self._path)
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": str(self._path), "table": self._table}
@@ -97,13 +89,12 @@ class JSONFileDataset(AbstractDataset[dict[str, Any], dict[str, Any]]):
         return read_object(self._path)
 
     def save(self, data: dict[str, Any]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _temporary(self._path)
-        temporary.write_text(json.dumps(data, indent=1, sort_keys=True))
-        os.replace(temporary, self._path)
+        with replacing(self._path) as temporary:
+            temporary.write_text(json.dumps(data, indent=1, sort_keys=True))
+            checksums.record(self._path, temporary)
 
     def _exists(self) -> bool:
-        return self._path.exists()
+        return self._path.exists() or checksums.is_lost(self._path)
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": str(self._path)}
@@ -120,16 +111,13 @@ class PolicyDataset(AbstractDataset[PolicyState, Policy]):
         return Policy.open(self._path)
 
     def save(self, data: PolicyState) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _temporary(self._path)
-        shutil.rmtree(temporary, ignore_errors=True)
-        data.write(temporary)
-        if self._path.exists():
-            shutil.rmtree(self._path)
-        os.replace(temporary, self._path)
+        with replacing(self._path, data.size) as temporary:
+            data.write(temporary)
+            checksums.record(self._path / MANIFEST, temporary / MANIFEST)
 
     def _exists(self) -> bool:
-        return (self._path / MANIFEST).exists()
+        manifest = self._path / MANIFEST
+        return manifest.exists() or checksums.is_lost(manifest)
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": str(self._path)}

@@ -26,6 +26,7 @@ from starpo.rewards.terms import FORMAT_PENALTY
 from starpo.rollout.isolated import EnvironmentBuilder
 from starpo.rollout.mixture import group_counts
 from starpo.rollout.vllm_engine import on_gpu
+from starpo.store.damage import clear_unfinished, settle, survey
 from starpo.store.layout import Layer, RunPaths
 from starpo.store.model_files import ModelFiles
 from starpo.store.policies import Policy
@@ -60,7 +61,10 @@ def check_before_work(root: Path, resolved: Resolved) -> MemoryEstimate | None:
     for source in (resolved.fork, resolved.against):
         if source is not None:
             _ = Policy.open(RunPaths(root, source.run).policy(source.iteration)).model_directory
-    rewind(RunPaths(root, resolved.names["name"]).folder(Layer.MODELS))
+    paths = RunPaths(root, resolved.names["name"])
+    clear_unfinished(paths)
+    mend(paths, trains=resolved.pipeline.startswith("train_"))
+    rewind(paths.folder(Layer.MODELS))
     return memory
 
 
@@ -148,6 +152,23 @@ def _check_shares(parameters: Parameters) -> None:
                 f"environment.mixture: {member.known_as!r} with weight {member.weight:g} gets none of rollout.groups = "
                 f"{groups} groups; raise its weight or the number of groups"
             )
+
+
+def mend(paths: RunPaths, *, trains: bool) -> None:
+    """Take damaged files of an interrupted or finished run out of the way where they can be made again, and say so.
+
+    Raises ``UserError`` where one is gone for good.
+    """
+    damages = survey(paths, trains=trains)
+    if any(damage.source is None for damage in damages):
+        lines = "\n".join(f"  {damage.sentence(paths.root)}" for damage in damages)
+        raise UserError(
+            f"run {paths.run!r} has lost files:\n{lines}\n`starpo runs repair {paths.run}` marks what is gone for good "
+            "as lost; then the same command goes on without it."
+        )
+    for damage in damages:
+        logger.warning("%s", damage.sentence(paths.root))
+    settle(paths, damages)
 
 
 def rewind(models: Path) -> None:

@@ -10,11 +10,11 @@ from starpo.config.section import Section, Seed
 class RunConfig(Section):
     """Identity and length of a run."""
 
-    name: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    name: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=200)
     """Folder name of the run in every data layer; null: ``<pipeline>-<environment>-seed<seed>``."""
     seed: Seed = 0
     """Root of every random draw."""
-    study: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    study: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=200)
     """Study that the run is part of: its runs are nested together in MLflow."""
     iterations: int = Field(gt=0)
     """Number of rollout-update iterations; may grow on an existing run."""

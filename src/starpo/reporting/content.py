@@ -21,6 +21,7 @@ from starpo.reporting.numbers import plain_rows
 from starpo.reporting.side_by_side import side_by_side
 from starpo.reporting.summary import collapse, cost, family_differences, final_rows, suite_rows
 from starpo.reporting.trajectories import sample_run
+from starpo.store.checksums import lost_files
 from starpo.store.run_tables import Run
 
 
@@ -81,6 +82,7 @@ def _about(run: Run) -> dict[str, Any]:
         "seed": seed_of(run),
         "state": run.state,
         "iterations": len(run.iterations),
+        "lost": lost_files(run.paths),
         "created": f"{created:%Y-%m-%d %H:%M} UTC",
         "commit": (run.record.git_commit or "")[:12],
     }

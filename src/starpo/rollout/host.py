@@ -53,12 +53,14 @@ class EngineHost:
             from starpo.rollout.sync import prove_sync, prove_weights  # noqa: PLC0415 - loads torch
             from starpo.rollout.vllm_engine import stored_weights  # noqa: PLC0415
 
+            policy.check_model()
             self._serving.engine.load_from(policy.model_directory, policy.identity)
             prove_weights(self._serving.engine, stored_weights(policy.model_directory))
             prove_sync(self._serving.engine, _reference(policy), self._probe(), config.sync_tolerance)
         return self._serving
 
     def _start(self, policy: Policy, config: EngineConfig, agent: AgentConfig) -> Serving:
+        policy.check_model()
         template = ChatTemplate.of(policy.tokenizer())
         context = agent.max_tokens_per_trajectory
         if config.kind == "transformers":

@@ -1,6 +1,7 @@
 """The one grammar of names on disk and in the catalog; nothing else builds or reads them.
 
-    data/00_runs/RUN/         run.json, run.log, timings.jsonl, turn_seconds/
+    data/00_runs/RUN/         run.json, run.log, files.jsonl (checksums), timings.jsonl, turn_seconds/, lease,
+                              damaged/ (files that were not what the run wrote)
     data/02_rollouts/RUN/     iter_0012.parquet
     data/03_scored/RUN/       iter_0012.parquet
     data/05_updates/RUN/      iter_0012.parquet, iter_0012.json (metrics)
@@ -29,7 +30,7 @@ from starpo.config.parameters import Parameters
 from starpo.config.resolved import Source
 
 DATA = "data"
-_NUMBERED = re.compile(r"(?:iter|step|labels|comparison|policy)_(\d{4,})")
+_NUMBERED = re.compile(r"(?:iter|step|labels|comparison|policy|(?:evaluation|against)_.+-t\d+_\d+)_(\d{4,})")
 _PLAYED = re.compile(r"(against-)?(.+)-t(\d+_\d+)")
 _ENTRY = re.compile(r"(?:iter_(?P<iteration>\d+)|stage)[._](?P<table>rollouts|scored|updates|metrics)")
 _EVALUATION = re.compile(
@@ -129,6 +130,20 @@ class RunPaths:
     def timings(self) -> Path:
         """Clock times, a line per iteration."""
         return self.folder(Layer.RECORDS) / "timings.jsonl"
+
+    @property
+    def files(self) -> Path:
+        """Checksums of what was written, a line per file."""
+        return self.folder(Layer.RECORDS) / "files.jsonl"
+
+    @property
+    def lease(self) -> Path:
+        """Touched as long as a process works on the run."""
+        return self.folder(Layer.RECORDS) / "lease"
+
+    def set_aside(self, path: Path) -> Path:
+        """Where a damaged file of the run is kept."""
+        return self.folder(Layer.RECORDS) / "damaged" / path.relative_to(self.root / DATA)
 
     def turn_seconds(self, played: Played, step: int) -> Path:
         """Clock times of an evaluation's turns."""

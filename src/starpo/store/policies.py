@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from starpo.errors import UserError
+from starpo.store.checksums import Fault, checksum, damaged
 from starpo.store.layout import policy_name
 from starpo.store.policy_state import (
     ADAPTER_SETTINGS,
@@ -34,6 +35,9 @@ from starpo.store.policy_state import (
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+_PRUNED = set(PARTS.values())
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,10 @@ class Policy:
         except FileNotFoundError:
             raise UserError(f"{directory}: no policy here ({MANIFEST} is missing)") from None
         except (OSError, ValueError) as error:
-            raise UserError(f"{file}: unreadable ({error}); remove the folder and run again") from None
+            raise UserError(
+                f"{file}: unreadable ({error}); `starpo runs verify {directory.parent.name}` says what can be made "
+                "again"
+            ) from None
         if manifest.get("schema_version") != SCHEMA_VERSION:
             raise UserError(
                 f"{file}: schema_version {manifest.get('schema_version')!r}, expected {SCHEMA_VERSION}"
@@ -103,10 +110,10 @@ class Policy:
     def is_complete(self) -> bool:
         """Whether learning can go on from it."""
         holder = self.directory.parent / self.manifest["weights_in"]
-        if not (holder / MODEL).exists():
+        written = _written(holder)
+        if not all((holder / name).exists() for name in written if name in _PRUNED) or MODEL not in written:
             return False
-        # An adapter is written with its model and pruned with it.
-        return (holder / STATE_FILES["actor_moments"]).exists() or _untrained(holder)
+        return STATE_FILES["actor_moments"] in written or _untrained(holder)
 
     def tokenizer(self) -> Any:
         """Its tokenizer, as transformers loads it."""
@@ -114,15 +121,22 @@ class Policy:
 
     def harness(self) -> dict[str, Any]:
         """The harness it was trained under."""
+        check_file(self.directory, HARNESS)
         return dict(json.loads((self.directory / HARNESS).read_text()))
+
+    def check_model(self) -> None:
+        """Raise ``UserError`` where a file that an engine loads is not what was written."""
+        for name in _written(self.model_directory):
+            if name not in STATE_FILES.values():
+                check_file(self.model_directory, name)
 
     def adapter_settings(self) -> dict[str, Any] | None:
         """PEFT's description of its adapter; None where it has none."""
         file = self.model_directory / ADAPTER_SETTINGS
-        try:
-            return dict(json.loads(file.read_text())) if file.exists() else None
-        except ValueError as error:
-            raise UserError(f"{file}: unreadable ({error}); remove {self.directory} and run again") from None
+        if not file.exists():
+            return None
+        check_file(self.model_directory, ADAPTER_SETTINGS)
+        return dict(json.loads(file.read_text()))
 
     def adapter(self) -> Adapter | None:
         """Its LoRA adapter; None where it has none."""
@@ -134,14 +148,13 @@ class Policy:
         file = self.model_directory / PARTS[part]
         if not file.exists():
             return None
+        check_file(self.model_directory, PARTS[part])
         from safetensors.torch import load_file  # noqa: PLC0415 - loads torch
 
         try:
             return dict(load_file(file))
         except Exception as error:  # safetensors raises its own untyped errors
-            raise UserError(
-                f"{file}: unreadable checkpoint ({error}); remove {self.directory} to go on from an earlier one"
-            ) from None
+            raise UserError(f"{file}: unreadable checkpoint ({error})") from None
 
     def trained(
         self,
@@ -219,6 +232,32 @@ class Policy:
             adapter=self.adapter(),
             base=base,
         )
+
+
+def _written(directory: Path) -> dict[str, str]:
+    """Checksums of the files beside a policy's manifest, as they were written; none where there is no manifest."""
+    file = directory / MANIFEST
+    return dict(Policy.open(directory).manifest["files"]) if file.exists() else {}
+
+
+def check_file(directory: Path, name: str) -> None:
+    """Raise ``UserError`` where a file of a policy's folder is not what was written."""
+    expected = _written(directory).get(name)
+    if expected is not None and checksum(directory / name) != expected:
+        raise UserError(damaged(directory / name, directory.parent.name))
+
+
+def faulty_files(directory: Path) -> dict[str, Fault]:
+    """Files of a policy's folder that are not what was written; weights and learner state may have been pruned."""
+    found: dict[str, Fault] = {}
+    for name, expected in _written(directory).items():
+        file = directory / name
+        if not file.is_file():
+            if name not in _PRUNED:
+                found[name] = "missing"
+        elif checksum(file) != expected:
+            found[name] = "damaged"
+    return found
 
 
 def new_policy(

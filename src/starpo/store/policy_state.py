@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from starpo.store.checksums import checksum
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -25,7 +27,7 @@ PARTS = {"weights": MODEL, "adapter": "adapter/adapter_model.safetensors", **STA
 ADAPTER_SETTINGS = "adapter/adapter_config.json"
 #: Folder of a frozen base.
 BASE = "base"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,12 @@ class PolicyState:
         """Names the weights: ``run/step``."""
         return f"{self.run}/{self.policy_step}"
 
+    @property
+    def size(self) -> int:
+        """Bytes of its tensors."""
+        held = [self.weights or {}, *self.parts.values(), self.adapter.tensors if self.adapter else {}]
+        return sum(tensor.nbytes for tensors in held for tensor in tensors.values())
+
     def write(self, directory: Path) -> None:
         """Write all files into the new folder ``directory``; the caller renames it into place."""
         from safetensors.torch import save_file  # noqa: PLC0415 - loads torch
@@ -106,8 +114,13 @@ class PolicyState:
             "counters": self.counters,
             "weights_in": self.weights_in,
             "monitor": self.monitor,
+            "files": {file.relative_to(directory).as_posix(): checksum(file) for file in _files(directory)},
         }
         (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(file for file in directory.rglob("*") if file.is_file())
 
 
 def _copy_model_files(source: Path, target: Path) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from starpo.errors import UserError
+from starpo.store.checksums import check
 from starpo.store.schemas import SCHEMA_VERSION, WINDOWED_TURNS, WINDOWED_VERSION, schema_of
 
 
@@ -23,8 +24,10 @@ def read_table(path: Path, kind: str) -> pa.Table:
         kind: key of ``TABLES``: turns, scored, updates or labels.
 
     Raises:
-        UserError: the file is missing or corrupt, of an unknown schema version or of another table.
+        UserError: the file is missing, corrupt or not what its run recorded, or of an unknown schema version or
+            another table.
     """
+    check(path)
     try:
         table = pq.ParquetFile(path).read()
     except FileNotFoundError:
@@ -60,7 +63,8 @@ def _with_chain_starts(turns: pa.Table) -> pa.Table:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON value in a file. Raises ``UserError`` naming it where it cannot be read."""
+    """The JSON value in a file. Raises ``UserError`` naming it where it cannot be read, or is not what was written."""
+    check(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

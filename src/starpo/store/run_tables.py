@@ -35,7 +35,7 @@ class Run:
     @property
     def state(self) -> str:
         """running, finished, stopped, failed, killed or interrupted."""
-        return current_state(self.record)
+        return current_state(self.root, self.record)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from starpo.config.identity import EXTENDABLE, fingerprint, flatten
 from starpo.errors import UserError
+from starpo.store.durable import write_text
 from starpo.store.layout import Layer, RunPaths, layer_folder
+from starpo.store.lease import SILENT_SECONDS, silent_seconds
 
 if TYPE_CHECKING:
     from starpo.store.run_tables import Run
@@ -30,7 +32,7 @@ logger = logging.getLogger(__name__)
 RECORD_VERSION = 1
 """Raised with every change of ``RunRecord``."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
 State = Literal["running", "finished", "stopped", "failed", "killed", "interrupted", "unreadable"]
 """The last two are never written: ``interrupted`` is a running run without its process, ``unreadable`` stands
@@ -92,17 +94,17 @@ def new_record(name: str, pipeline: str, parameters: dict[str, Any], **fields: A
     )
 
 
-def continued(record: RunRecord, parameters: dict[str, Any]) -> RunRecord:
+def continued(root: Path, record: RunRecord, parameters: dict[str, Any]) -> RunRecord:
     """The record of a run taken up again by this process, with extended parameters.
 
     Raises:
         UserError: the parameters differ (see ``check_same``), or another process works on the run.
     """
     check_same(record, parameters)
-    if record.state == "running" and record.pid != os.getpid() and current_state(record) == "running":
+    if record.state == "running" and record.pid != os.getpid() and current_state(root, record) == "running":
         raise UserError(
-            f"run {record.name!r} is being worked on by process {record.pid} on {record.host}. "
-            "Wait for it, or choose another run.name=."
+            f"run {record.name!r} is being worked on by process {record.pid} on {record.host}"
+            f"{_sign_of_life(root, record)}. Wait for it, or choose another run.name=."
         )
     return record.model_copy(
         update={"state": "running", "message": "", "parameters": _plain(parameters), **_process()}
@@ -141,16 +143,7 @@ def read_record(root: Path, name: str) -> RunRecord:
 def write_record(root: Path, record: RunRecord) -> Path:
     """Write ``run.json`` in one step: a reader sees the old record or the new one, never a part."""
     path = RunPaths(root, check_name(record.name)).record
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(path, json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n")
     return path
 
 
@@ -183,13 +176,16 @@ def run_fingerprint(parameters: dict[str, Any]) -> str:
     return fingerprint({".".join(key): value for key, value in flat.items() if key not in EXTENDABLE})
 
 
-def current_state(record: RunRecord) -> State:
+def current_state(root: Path, record: RunRecord) -> State:
     """The stored state, or ``interrupted`` where the process of a running run is gone.
 
-    The process of another machine cannot be seen; its runs count as running.
+    The process of another machine cannot be seen; it is gone when it was silent for ``SILENT_SECONDS``.
     """
-    if record.state != "running" or record.host != socket.gethostname():
+    if record.state != "running":
         return record.state
+    if record.host != socket.gethostname():
+        silent = silent_seconds(RunPaths(root, record.name).lease)
+        return "interrupted" if silent is None or silent > SILENT_SECONDS else "running"
     try:
         os.kill(record.pid, 0)
     except ProcessLookupError:
@@ -211,7 +207,7 @@ def list_runs(root: Path) -> list[RunRecord]:
     for name in run_names(root):
         try:
             record = read_record(root, name)
-            records.append(record.model_copy(update={"state": current_state(record)}))
+            records.append(record.model_copy(update={"state": current_state(root, record)}))
         except UserError as error:
             records.append(
                 RunRecord(
@@ -250,11 +246,15 @@ def remove_run(root: Path, name: str) -> None:
     if not folders:
         read_record(root, name)
     try:
-        running = current_state(read_record(root, name)) == "running"
+        record = read_record(root, name)
+        running = current_state(root, record) == "running"
     except UserError:
         running = False  # a broken record, or folders without one, are what this is for
     if running:
-        raise UserError(f"run {name!r} is running; stop its process before removing it")
+        raise UserError(
+            f"run {name!r} is being worked on by process {record.pid} on {record.host}{_sign_of_life(root, record)}; "
+            "stop that process before removing the run"
+        )
     for folder in folders:
         if folder.is_symlink():
             folder.unlink()
@@ -290,9 +290,20 @@ def check_name(name: str) -> str:
     """The name itself, if it can be a folder's in every layer."""
     if not _NAME.fullmatch(name):
         raise UserError(
-            f"run name {name!r}: use letters, digits, '_', '.' and '-', starting with a letter or digit"
+            f"run name {name!r}: use at most 200 letters, digits, '_', '.' and '-', starting with a letter or digit"
         )
     return name
+
+
+def _sign_of_life(root: Path, record: RunRecord) -> str:
+    """What to add about a process that this machine cannot see."""
+    if record.host == socket.gethostname():
+        return ""
+    silent = silent_seconds(RunPaths(root, record.name).lease) or 0.0
+    return (
+        f", which gave its last sign of life {silent:.0f} s ago; if that machine is gone, the same command works "
+        f"{SILENT_SECONDS:.0f} s after the last one"
+    )
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -65,4 +65,4 @@ def _unfinished(root: Path, run: str) -> bool:
     """Whether the run never reached its end; one without a record was killed before it began."""
     if not RunPaths(root, run).record.exists():
         return True
-    return current_state(read_record(root, run)) in {"running", "interrupted", "killed", "failed"}
+    return current_state(root, read_record(root, run)) in {"running", "interrupted", "killed", "failed"}

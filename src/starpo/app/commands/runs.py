@@ -1,4 +1,4 @@
-"""``starpo runs list | show | rm | plot``: runs on disk."""
+"""``starpo runs``: runs on disk."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from starpo.app.commands.damage import repair, verify
 from starpo.app.commands.options import root_option, terminal
 from starpo.config.identity import flatten
 from starpo.errors import UserError
+from starpo.store.checksums import lost_files
 from starpo.store.layout import Layer, RunPaths, layer_folder
 from starpo.store.runs import (
     RunRecord,
@@ -31,7 +33,7 @@ _COLOURS = {"running": "cyan", "finished": "green", "stopped": "yellow"}
 
 @click.group()
 def runs() -> None:
-    """List, show, remove or plot runs."""
+    """List, show, check, mend, remove or plot runs."""
 
 
 @runs.command("list")
@@ -73,7 +75,7 @@ def show(name: str, root: Path) -> None:
     facts = Table(box=None, show_header=False, pad_edge=False)
     for fact, value in {
         "run": record.name,
-        "state": _coloured(current_state(record))
+        "state": _coloured(current_state(root, record))
         + (escape(f" ({record.message})") if record.message else ""),
         "pipeline": record.pipeline,
         "created": datetime.fromtimestamp(record.created / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
@@ -83,6 +85,7 @@ def show(name: str, root: Path) -> None:
         "fingerprint": record.fingerprint,
         "MLflow run": record.mlflow_run_id or "-",
         "disk": _size(disk_use(root, record.name)),
+        "lost files": ", ".join(lost_files(RunPaths(root, name))) or "-",
     }.items():
         facts.add_row(fact, value)
     console.print(facts)
@@ -145,6 +148,10 @@ def plot(names: tuple[str, ...], out: Path, root: Path) -> None:
 
     plot_runs([Run(root, read_record(root, name)) for name in names], out)
     click.echo(f"wrote {out}")
+
+
+runs.add_command(verify)
+runs.add_command(repair)
 
 
 def _progress(root: Path, record: RunRecord) -> str:

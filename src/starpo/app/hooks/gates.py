@@ -58,7 +58,11 @@ class GateHooks:
         from starpo.gates.data_docs import build_data_docs  # noqa: PLC0415
 
         started = time.perf_counter()
-        index = build_data_docs(self._run.root, self._run.name)
+        try:
+            index = build_data_docs(self._run.root, self._run.name)
+        except OSError as error:  # the pages are no reason to fail, and the run's end has more to do
+            console().print(f"Data Docs: not built ({error})", highlight=False, soft_wrap=True)
+            return
         self.data_docs = index.parent if index else None
         if index is None:
             return

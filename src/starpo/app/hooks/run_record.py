@@ -14,8 +14,10 @@ from kedro.framework.hooks import hook_impl
 from starpo.app.hooks.parameters import ParametersHooks
 from starpo.app.terminal.quiet import log_to_file
 from starpo.config.resolved import Resolved
+from starpo.errors import UserError
 from starpo.store import runs
 from starpo.store.layout import Layer, RunPaths
+from starpo.store.lease import Lease
 
 #: Pipelines without a run of their own, because they build what all runs share or only read: which of the names
 #: in ``${run:…}`` their log goes to.
@@ -34,6 +36,7 @@ class RunRecordHooks:
         self.record: runs.RunRecord | None = None
         """The present run, once begun; a pipeline without a run has none."""
         self._handler: logging.Handler | None = None
+        self._lease: Lease | None = None
 
     @hook_impl
     def after_context_created(self, context: Any) -> None:
@@ -51,11 +54,14 @@ class RunRecordHooks:
         self.name = resolved.names[_RUNLESS.get(resolved.pipeline, "name")]
         _use_threads(resolved.parameters.run.threads)
         if resolved.pipeline not in _RUNLESS:
+            record = self._begun(resolved)
             memory = check_before_work(self.root, resolved)
             if memory is not None:
                 Console().print(memory.table(), highlight=False)
-            self.record = self._begun(resolved)
-            runs.write_record(self.root, self.record)
+            self._lease = Lease(self.paths.lease)
+            self._lease.begin()
+            self.record = record
+            runs.write_record(self.root, record)
         elif resolved.pipeline == "base_policy":
             check_environment("environment", resolved.parameters.environment)
         self._handler = log_to_file(self.log_file)
@@ -74,6 +80,7 @@ class RunRecordHooks:
         """Ctrl-C or SIGTERM, which Kedro's hooks do not see."""
         if self.record is not None and self.record.state == "running":
             self.update(state="killed", message="interrupted")
+        self._give_up_lease()
 
     def update(self, **fields: Any) -> None:
         """Change fields of the present run's record."""
@@ -101,7 +108,7 @@ class RunRecordHooks:
         """The record of the run that these parameters begin or go on with."""
         commit = _git_commit(self.root)
         if self.paths.record.exists():
-            return runs.continued(runs.read_record(self.root, self.name), resolved.raw)
+            return runs.continued(self.root, runs.read_record(self.root, self.name), resolved.raw)
         fork = resolved.parameters.run.fork_from
         return runs.new_record(
             self.name, resolved.pipeline, resolved.raw, git_commit=commit, forked_from=fork
@@ -119,11 +126,24 @@ class RunRecordHooks:
         for shared in ("engine", "learner"):
             with contextlib.suppress(Exception):
                 catalog.release(shared)
-        self.update(state=state, message=message)
+        try:
+            self.update(state=state, message=message)
+        except UserError:
+            if (
+                state != "failed"
+            ):  # else what failed is said, and without its process the run counts as interrupted
+                raise
+        finally:
+            self._give_up_lease()
         if self._handler is not None:
             logging.getLogger().removeHandler(self._handler)
             self._handler.close()
             self._handler = None
+
+    def _give_up_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.end()
+            self._lease = None
 
 
 def _use_threads(count: int | None) -> None:

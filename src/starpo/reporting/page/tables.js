@@ -142,6 +142,7 @@ function about(runs, repeated) {
     { name: "seed", cell: (row) => row.seed },
     { name: "state", text: true, cell: (row) => row.state },
     { name: "iterations", cell: (row) => row.iterations },
+    { name: "lost files", text: true, cell: (row) => row.lost.join(", ") || "none" },
     { name: "first started", text: true, cell: (row) => row.created },
     { name: "commit", text: true, cell: (row) => row.commit },
   ], runs));
