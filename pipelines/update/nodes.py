@@ -46,7 +46,7 @@ def update_policy(
     learner: LearnerConfig,
     monitor: MonitorConfig,
     *evaluated: dict[str, Any],
-) -> tuple[PolicyState, pa.Table, dict[str, Any]]:
+) -> tuple[pa.Table, dict[str, Any], PolicyState]:
     """policy k -> policy k+1, with the tokens' advantages and the iteration's metrics: learn, judge, hand over.
 
     Without a kept trajectory there is no update: the next policy repeats this one. After ``run.max_skipped``
@@ -60,7 +60,7 @@ def update_policy(
     metrics: dict[str, Any] = {"iteration": policy.iteration, "policy_step": policy.step}
     nothing = UPDATES.empty_table()
     if policy.manifest["status"] == "stopped":
-        return policy.repeated("stopped", policy.monitor), nothing, metrics | _stamp("stopped")
+        return nothing, metrics | _stamp("stopped"), policy.repeated("stopped", policy.monitor)
     metrics |= rollout_metrics(rollouts, scored) | resampling_metrics(rollouts, rollout.groups)
     batch = _kept(rollouts, scored)
     if batch is not None:
@@ -77,14 +77,14 @@ def update_policy(
         other = policy.repeated("stopped" if enough else "skipped", watched)
     if other is not None or batch is None:
         assert other is not None
-        return other, nothing, metrics | _stamp(other.status)
+        return nothing, metrics | _stamp(other.status), other
     # The last state is always complete: it is what a longer run goes on from.
     complete = (policy.iteration + 1) % run.checkpoint_every == 0 or policy.iteration + 1 == run.iterations
     state = actor.hand_over(policy, complete=complete, monitor=watched)
     started = time.perf_counter()
     metrics["sync_difference"] = _sync(engine_host, actor, policy, state, batch, agent, engine)
     metrics["seconds_sync"] = time.perf_counter() - started
-    return state, updates_to_table(batch, result, policy), metrics | _stamp("trained")
+    return updates_to_table(batch, result, policy), metrics | _stamp("trained"), state
 
 
 def _kept(rollouts: pa.Table, scored: pa.Table) -> Sequences | None:

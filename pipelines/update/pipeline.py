@@ -9,7 +9,10 @@ from starpo.pipelines.update.nodes import update_policy
 
 
 def update_stage(evaluations: int = 0) -> Pipeline:
-    """policy, rollouts, scored -> next_policy, updates, metrics.
+    """policy, rollouts, scored -> updates, metrics, next_policy.
+
+    In this order: what an update leaves beside its policy can be made again only from the learner state before it, which
+    the next policy replaces.
 
     Waits for ``evaluations`` summaries of the same policy, inputs ``evaluated_0``, ``evaluated_1``, …
     """
@@ -32,7 +35,7 @@ def update_stage(evaluations: int = 0) -> Pipeline:
                     "params:monitor",
                     *(f"evaluated_{number}" for number in range(evaluations)),
                 ],
-                outputs=["next_policy", "updates", "metrics"],
+                outputs=["updates", "metrics", "next_policy"],
                 name="update",
             )
         ]

@@ -30,10 +30,10 @@ from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
 
 from starpo.app.kedro_internals import split_params
+from starpo.app.mistakes import user_mistake
 from starpo.config.kedro_command import check_env, kedro_run
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
-from starpo.store.durable import machine_fault
 
 logger = logging.getLogger(__name__)
 
@@ -117,18 +117,6 @@ def _interrupt_hooks() -> None:
     for hook in reversed(settings.HOOKS):
         if hasattr(hook, "interrupted"):
             hook.interrupted()
-
-
-def user_mistake(error: BaseException | None) -> str | None:
-    """What a person can mend behind ``error``, such as a ``UserError`` that Kedro wrapped or a full disk; or None."""
-    chain = []
-    while error is not None:
-        chain.append(error)
-        error = error.__cause__ or error.__context__
-    for each in chain:
-        if isinstance(each, UserError):
-            return str(each)
-    return next((sentence for each in reversed(chain) if (sentence := machine_fault(each))), None)
 
 
 #: Tables that a stage alone writes, as methods of an opened run; what trains has metrics.

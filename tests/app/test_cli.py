@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from kedro.framework.startup import bootstrap_project
 from projects import SMOKE, SOURCE, Project, new_project
 
-from starpo.cli import _say_where_to_look, cli, user_mistake
+from starpo.app.mistakes import user_mistake
+from starpo.cli import _say_where_to_look, cli
 from starpo.config.resolved import Source
 from starpo.errors import UserError
 from starpo.store.run_tables import Run

@@ -14,7 +14,7 @@ from builders import raised_message, turn_row, turns_table
 from kedro.io import DatasetError
 
 from starpo.app.datasets import JSONFileDataset, PolicyDataset, TableDataset, read_table
-from starpo.cli import user_mistake
+from starpo.app.mistakes import user_mistake
 from starpo.errors import UserError
 from starpo.store.policy_state import PolicyState
 from starpo.store.schemas import LABELS, SCORED, TABLES, TURNS, UPDATES, WINDOWED_TURNS

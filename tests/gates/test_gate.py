@@ -16,8 +16,8 @@ from kedro.io import DataCatalog, DatasetError
 from projects import SOURCE
 from tables import GROUPS, SIZE, metrics, observation, put, put_all, scored_table, turn_rows, update_rows
 
+from starpo.app.mistakes import user_mistake
 from starpo.app.parameters import resolve_parameters
-from starpo.cli import user_mistake
 from starpo.config.resolved import Resolved
 from starpo.environments.splits import Split
 from starpo.errors import UserError

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
+from kill_matrix import histories, killed
 from projects import EVERY, GROUP_SIZE, GROUPS, ITERATIONS, SMOKE, TEST_PROMPTS, TRAINED, Command, Project
 
+from starpo.app.commands.main import main as starpo
 from starpo.evaluation.compare import compare
 from starpo.monitor.glossary import ITERATION, MONITOR, ROLLOUT, TIMINGS, UPDATE
 from starpo.store.policy_state import MODEL, STATE_FILES
@@ -163,20 +166,51 @@ def test_an_interrupted_run_ends_with_the_bytes_of_an_uninterrupted_one(project:
     # Learner states lie three iterations apart, so the run goes back to one and repeats what followed.
     arguments = (*SMOKE, "--params=run.name=broken,run.checkpoint_every=3")
     models = project.folder("06_models", "broken")
-    killed = project.run_and_kill(*arguments, when=models / f"policy_{EVERY - 1:04d}" / "manifest.json")
-    assert killed.code == 130, killed.text
-    assert "the same command goes on" in killed.text
+    for moment, count in (
+        ("between files of a checkpoint", 6),
+        ("before numbers go to MLflow", 2),
+        ("turn of a rollout or an evaluation", 200),
+    ):
+        assert killed(project, moment, count, *arguments), moment
+    terminated = project.run_and_kill(
+        *arguments, when=models / f"policy_{2 * EVERY - 1:04d}" / "manifest.json"
+    )
+    assert terminated.code == 130, terminated.text
+    assert "the same command goes on" in terminated.text
     assert not (models / f"policy_{ITERATIONS:04d}").exists(), "killed in the middle"
     resumed = project.run(*arguments)
     assert resumed.code == 0, resumed.text
     _assert_equal_but_for_older_states(project.digests("broken"), project.digests(TRAINED))
+    assert histories(project, "broken") == histories(project, TRAINED)
 
-    # Now the newest policy is lost, with the update's table.
-    shutil.rmtree(models / f"policy_{ITERATIONS:04d}")
+    # Now a bit of the newest policy flips, and the update's table is lost.
+    weights = models / f"policy_{ITERATIONS:04d}" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
     (project.folder("05_updates", "broken") / f"iter_{ITERATIONS - 1:04d}.parquet").unlink()
     repaired = project.run(*arguments)
     assert repaired.code == 0, repaired.text
+    assert (
+        f"policy_{ITERATIONS:04d}/model.safetensors is not what the run wrote: can be made again"
+        in repaired.text
+    )
+    assert f"iter_{ITERATIONS - 1:04d}.parquet is missing: can be made again" in repaired.text
     _assert_equal_but_for_older_states(project.digests("broken"), project.digests(TRAINED))
+
+    # A table of the start can not be made again: its policy's weights were pruned.
+    table = project.folder("02_rollouts", "broken") / "iter_0001.parquet"
+    table.write_bytes(table.read_bytes()[:1000])
+    refused = project.run(*arguments)
+    assert refused.code == 1
+    assert "iter_0001.parquet is not what the run wrote: cannot be made again" in refused.text
+    assert "`starpo runs repair broken`" in refused.text and "Traceback" not in refused.text
+    mended = CliRunner().invoke(starpo, ["runs", "repair", "broken", "--yes", "--root", str(project.root)])
+    assert mended.exit_code == 0, mended.output
+    going_on = project.run(*arguments)
+    assert going_on.code == 0, going_on.text
+    shown = CliRunner().invoke(starpo, ["runs", "show", "broken", "--root", str(project.root)]).output
+    assert re.search(r"lost files +data/02_rollouts/broken/iter_0001.parquet", shown)
 
 
 def _assert_equal_but_for_older_states(one: dict[str, str], other: dict[str, str]) -> None:
@@ -188,15 +222,3 @@ def _assert_equal_but_for_older_states(one: dict[str, str], other: dict[str, str
     assert {name: one[name] for name in one.keys() & other.keys()} == {
         name: other[name] for name in one.keys() & other.keys()
     }
-
-
-@pytest.mark.usefixtures("smoke")
-def test_a_damaged_state_is_named_before_any_work(project: Project) -> None:
-    run = "damaged"
-    shutil.copytree(project.folder("06_models", TRAINED), project.folder("06_models", run))
-    weights = project.folder("06_models", run) / f"policy_{ITERATIONS:04d}" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    refused = project.run(*SMOKE, f"--params=run.name={run}")
-    assert refused.code == 1
-    assert str(weights) in refused.text.replace("\n", "")
-    assert "Traceback" not in refused.text

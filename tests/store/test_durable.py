@@ -15,7 +15,7 @@ from kedro.io import DatasetError
 from safetensors import SafetensorError
 
 from starpo.app.datasets import JSONFileDataset, TableDataset
-from starpo.cli import user_mistake
+from starpo.app.mistakes import user_mistake
 from starpo.errors import UserError
 from starpo.store.durable import machine_fault, remove_unfinished, replacing, write_text
 from starpo.store.schemas import SCORED

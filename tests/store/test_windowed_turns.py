@@ -12,7 +12,7 @@ from builders import raised_message, turn_row, turns_table
 from kedro.io import DatasetError
 
 from starpo.app.datasets import TableDataset
-from starpo.cli import user_mistake
+from starpo.app.mistakes import user_mistake
 from starpo.errors import UserError
 from starpo.store.reading import read_table
 from starpo.store.schemas import TURNS, WINDOWED_TURNS, WINDOWED_VERSION

@@ -12,6 +12,7 @@ from typing import Any
 from kedro.framework.hooks import hook_impl
 
 from starpo.app.hooks.parameters import ParametersHooks
+from starpo.app.mistakes import user_mistake
 from starpo.app.terminal.quiet import log_to_file
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
@@ -74,7 +75,8 @@ class RunRecordHooks:
     @hook_impl(trylast=True)
     def on_pipeline_error(self, error: Exception, catalog: Any) -> None:
         """The run failed; what it wrote stays."""
-        self._end(catalog, "failed", f"{type(error).__name__}: {error}".partition("\n")[0])
+        cause = user_mistake(error) or f"{type(error).__name__}: {error}"
+        self._end(catalog, "failed", cause.partition("\n")[0])
 
     def interrupted(self) -> None:
         """Ctrl-C or SIGTERM, which Kedro's hooks do not see."""
