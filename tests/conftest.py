@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -29,8 +29,8 @@ settings.register_profile("starpo", deadline=None, derandomize=True)
 settings.load_profile("starpo")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)  # before any other hook: xdist's own is called first among the plain ones
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, Any, Any]:
     """With several workers, tests that share what is expensive go to one: the smoke run's, which come first because
     they take longest, else those of a file."""
 
@@ -41,6 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: shared(item) != "smoke run")
     for item in items:
         item.add_marker(pytest.mark.xdist_group(shared(item)))
+    return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -330,8 +330,19 @@ class MlflowMirror:
             for name, value in values.items()
             if isinstance(value, int | float) and math.isfinite(value) and name not in _AXES
         ]
+        if not rows or self._said(rows[0]):
+            return
         for start in range(0, len(rows), _METRICS_PER_CALL):
             self._client.log_batch(self._run_id, metrics=rows[start : start + _METRICS_PER_CALL])
+
+    def _said(self, row: Metric) -> bool:
+        """Whether the run holds this number, perhaps from before a kill and so under another time.
+
+        One row speaks for its call, which MLflow takes in one transaction.
+        """
+        assert self._client is not None and self._run_id is not None
+        history = self._client.get_metric_history(self._run_id, row.key)
+        return any((each.step, each.value) == (row.step, row.value) for each in history)
 
     def _find_policy(self, step: int) -> str | None:
         if self._client is None:
