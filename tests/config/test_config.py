@@ -483,7 +483,7 @@ def policy_folder(root: Path, run: str, iteration: int) -> None:
     folder.mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(b"")
     (folder / "manifest.json").write_text(
-        f'{{"schema_version": 1, "run": "{run}", "weights_in": "policy_{iteration:04d}"}}'
+        f'{{"schema_version": 2, "files": {{}}, "run": "{run}", "weights_in": "policy_{iteration:04d}"}}'
     )
 
 

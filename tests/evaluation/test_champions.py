@@ -97,7 +97,7 @@ def test_the_champion_must_have_the_recorded_weights(tmp_path: Path):
     with pytest.raises(UserError, match="dvc pull"):
         find_champion(tmp_path, "lake")
     (folder / MODEL).write_bytes(b"weights")
-    (folder / "manifest.json").write_text(json.dumps({"schema_version": 1}))
+    (folder / "manifest.json").write_text(json.dumps({"schema_version": 2, "files": {}}))
     with pytest.raises(
         UserError, match=f"this is not the champion.*starpo champion set lake@50 --env={champion().env}"
     ):

@@ -32,7 +32,7 @@ RUN = "trial"
 def root(tmp_path: Path) -> Path:
     manifest = tmp_path / "data/06_models" / RUN / "policy_0000" / "manifest.json"
     manifest.parent.mkdir(parents=True)
-    manifest.write_text(json.dumps({"policy_step": 0, "schema_version": 1}))
+    manifest.write_text(json.dumps({"policy_step": 0, "schema_version": 2, "files": {}}))
     return tmp_path
 
 

@@ -114,7 +114,7 @@ def test_a_run_without_a_key_is_made_again(project: Path) -> None:
 
 def test_a_run_that_is_worked_on_is_left_alone(project: Path) -> None:
     table = leave(project, "running", pid=os.getpid())
-    with pytest.raises(UserError, match="running"):
+    with pytest.raises(UserError, match="worked on by process"):
         begin(project, project / "studies/smoke", RUN, "study_lake")
     assert table.exists()
 
