@@ -11,8 +11,8 @@ from starpo.pipelines.update.nodes import update_policy
 def update_stage(evaluations: int = 0) -> Pipeline:
     """policy, rollouts, scored -> updates, metrics, next_policy.
 
-    In this order: what an update leaves beside its policy can be made again only from the learner state before it, which
-    the next policy replaces.
+    In this order: what an update leaves beside its policy can be made again only from the learner state before it,
+    which the next policy replaces.
 
     Waits for ``evaluations`` summaries of the same policy, inputs ``evaluated_0``, ``evaluated_1``, …
     """
