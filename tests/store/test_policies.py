@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from builders import raised_message, store
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.app.preflight import rewind
@@ -191,7 +191,6 @@ def test_a_policy_without_weights_still_tells_how_it_was_asked(tmp_path: Path) -
 KINDS = st.lists(st.sampled_from(["complete", "weights", "skipped"]), max_size=8)
 
 
-@settings(max_examples=60)
 @given(kinds=KINDS, keep_last=st.integers(1, 3), keep_models=st.sets(st.integers(0, 8)))
 def test_pruning_after_every_policy_keeps_what_is_needed_and_nothing_else(
     kinds: list[str], keep_last: int, keep_models: set[int]
@@ -217,8 +216,28 @@ def test_pruning_after_every_policy_keeps_what_is_needed_and_nothing_else(
         moments = list((root / "run").glob(f"*/{STATE_FILES['actor_moments']}"))
         assert len(moments) <= keep_last
         needed = {holder(p, MODEL) for p in policies if p.iteration in keep_models}
+        needed |= {holder(p, MODEL) for p in policies[-1:]}
         needed |= {holder(p, MODEL) for p in [p for p in policies if p.is_complete][-keep_last:]}
         assert set((root / "run").glob(f"*/{MODEL}")) <= needed
+
+
+def test_between_learner_states_the_weights_of_a_policy_stay_for_one_that_repeats_them(
+    tmp_path: Path,
+) -> None:
+    imported(tmp_path)
+    trained(tmp_path, 1)
+    kept = {"keep_last": 1, "keep_models": {0, 3}}
+    before = trained(tmp_path, 2, complete=False)
+    prune(tmp_path / "run", **kept)
+    last = skipped(tmp_path, before)
+    prune(tmp_path / "run", **kept)
+    assert same(last.tensors("weights"), tensors(2)), "the last policy, which is evaluated, can be loaded"
+    trained(tmp_path, 4, complete=False)
+    prune(tmp_path / "run", **kept)
+    trained(tmp_path, 5, complete=False)
+    prune(tmp_path / "run", **kept)
+    held = {path.parent.name for path in (tmp_path / "run").glob(f"*/{MODEL}")}
+    assert held == {"policy_0000", "policy_0001", "policy_0002", "policy_0005"}
 
 
 def test_the_state_that_a_roll_back_would_return_to_is_kept_beside_the_last(tmp_path: Path) -> None:
