@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from played import Dice, FixedLake, FixedRoom, episode, luck_that, play, read
 
@@ -143,7 +143,6 @@ NAMES = ("frozen_lake", "frozen_lake_no_slip", "sokoban", "bandit")
     seed=st.integers(0, 2**32),
     choices=st.randoms(use_true_random=False),
 )
-@settings(max_examples=40)
 def test_every_failure_has_exactly_one_label_of_its_environment(name, lengths, seed, choices) -> None:
     env = make(name)
     played = []
