@@ -88,6 +88,7 @@ def test_another_environments_own_end() -> None:
 def test_turns_without_an_answer_are_the_format_or_the_token_limit() -> None:
     env = FixedLake(OPEN, slippery=False)
     assert label(env, [["Down"], [], []]) == Failure(Label.FORMAT, 1)
+    assert label(env, [["Down"], []]) == Failure(Label.FORMAT, 1), "half of the turns are enough"
     assert label(env, [["Down"], [], []], cut_off=[1, 2]) == Failure(Label.CUT_OFF, 1)
     assert label(env, [["Down"], [], []], cut_off=[1]) == Failure(Label.FORMAT, 1)
     assert label(env, [["Down"], [], ["Down"]], stop="turn_limit") == Failure(Label.TURN_LIMIT, 2)
