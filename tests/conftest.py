@@ -38,8 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     the other files with an engine or a training, those of whole pipelines before the rooms'."""
 
     def shared(item: pytest.Item) -> str:
-        needed = set(getattr(item, "fixturenames", ()))
-        return "smoke run" if needed & {"smoke", "project"} else item.path.as_posix()
+        return "smoke run" if "smoke" in getattr(item, "fixturenames", ()) else item.path.as_posix()
 
     slow = {shared(item) for item in items if item.get_closest_marker("slow")}
 
