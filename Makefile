@@ -50,8 +50,8 @@ study: env
 study-smoke: env
 	@PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro studies/smoke/dvc.yaml
 
-# Two workers; tests that share a run or a file share a worker (tests/conftest.py).
-PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
+# Two workers; tests that share a run or a file share a worker, and the longest begin (tests/conftest.py).
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 ## make test       linters, types, import contracts and all tests but the nightly ones; the slowest are listed
 test: lint
@@ -61,10 +61,11 @@ test: lint
 test-fast: env
 	@$(PYTEST) -m "not slow" --durations 10
 
-## make test-nightly   what is too slow for every change: notebooks, the study again in another clone, planted faults
+## make test-nightly   what is too slow for every change: notebooks, the study, more random examples, planted faults
 test-nightly: env
 	@$(PYTEST) -m nightly --durations 25
-	@$(BIN)/python tests/mutations.py
+	@$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile thorough
+	@$(BIN)/python tests/mutations.py --jobs 2
 
 ## make test-verifiers   the adapter of the verifiers library, in a virtual environment of its own
 test-verifiers: .venv-verifiers/.installed

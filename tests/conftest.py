@@ -15,7 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from builders import build_policy
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from projects import SMOKE, Command, Project, new_project
 from recordings import recording
 
@@ -24,21 +24,29 @@ from starpo.store.policies import Policy
 # A job in a shell's background ignores Ctrl-C, and so would the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The first example pays for imports, and the machine is shared: no deadline per example.
-settings.register_profile("starpo", deadline=None, derandomize=True)
+# The first example pays for imports, and the machine is shared: no deadline, and slow examples are none too many.
+ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("starpo", **ANY_SPEED, derandomize=True, max_examples=40)
+settings.register_profile("thorough", **ANY_SPEED, max_examples=400)
 settings.load_profile("starpo")
 
 
 @pytest.hookimpl(wrapper=True)  # before any other hook: xdist's own is called first among the plain ones
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, Any, Any]:
-    """With several workers, tests that share what is expensive go to one: the smoke run's, which come first because
-    they take longest, else those of a file."""
+    """With several workers, tests that share what is expensive go to one: the smoke run's, else those of a file.
+    What takes longest begins first, so that no worker waits for the other's last group: the smoke run's tests, then
+    the other files with an engine or a training, those of whole pipelines before the rooms'."""
 
     def shared(item: pytest.Item) -> str:
-        needed = set(getattr(item, "fixturenames", ()))
-        return "smoke run" if needed & {"smoke", "project"} else item.path.as_posix()
+        return "smoke run" if "smoke" in getattr(item, "fixturenames", ()) else item.path.as_posix()
 
-    items.sort(key=lambda item: shared(item) != "smoke run")
+    slow = {shared(item) for item in items if item.get_closest_marker("slow")}
+
+    def rank(item: pytest.Item) -> tuple[bool, bool, bool]:
+        group = shared(item)
+        return group != "smoke run", group not in slow, item.path.parent.name not in {"studies", "pipelines"}
+
+    items.sort(key=rank)
     for item in items:
         item.add_marker(pytest.mark.xdist_group(shared(item)))
     return (yield)

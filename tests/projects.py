@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging.config
 import os
 import resource
 import shutil
@@ -13,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import yaml
 
 SOURCE = Path(__file__).resolve().parents[1]
@@ -69,6 +71,24 @@ class Project:
         process.send_signal(signal.SIGTERM)
         text, _ = process.communicate(timeout=100)
         return Command(process.returncode, text, _cpu_seconds() - before)
+
+    def refused(self, *arguments: str) -> str:
+        """The message of a ``kedro run`` that must end with code 1 and without a traceback, in this process."""
+        # Kedro takes seconds to import, which most tests need not wait for.
+        from click.testing import CliRunner
+        from kedro.framework.startup import bootstrap_project
+
+        from starpo.cli import cli
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.root)
+            patch.setattr(logging.config, "dictConfig", lambda _: None)  # pytest's handlers stay
+            bootstrap_project(self.root)
+            done = CliRunner().invoke(cli, ["run", *arguments])
+        assert done.exit_code == 1, done.output
+        assert isinstance(done.exception, SystemExit), done.exc_info
+        assert done.stderr.count("Error:") == 1, done.output
+        return done.stderr
 
     def folder(self, layer: str, run: str) -> Path:
         return self.root / "data" / layer / run

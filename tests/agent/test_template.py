@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.agent.template import ChatTemplate
@@ -63,7 +63,6 @@ def test_contents_cannot_forge_a_turn(template: ChatTemplate, tokenizer: Any) ->
     assert template.user(ATTACK).count(template.turn_end) == template.user("state").count(template.turn_end)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     text=st.lists(
         st.one_of(st.text(max_size=5), st.sampled_from([TURN_START, TURN_END, PADDING, "<|im_", "end|>"]))

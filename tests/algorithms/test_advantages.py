@@ -10,7 +10,8 @@ import loop_references as loops
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -24,7 +25,6 @@ from starpo.algorithms.registry import ESTIMATORS, advantage_estimator
 from starpo.algorithms.reinforce import discounted_returns
 
 NAN = float("nan")
-SMALL = settings(max_examples=40, deadline=None)
 unit = st.sampled_from([0.0, 0.5, 0.9, 0.95, 1.0])
 
 
@@ -140,7 +140,6 @@ def test_overlong_penalty_grows_over_the_buffer():
 # ---------------------------------------------------------------- plain loops
 
 
-@SMALL
 @given(seed=st.integers(0, 10**6), gamma=unit, lam=unit)
 def test_gae_equals_the_double_sum_over_sampled_tokens(seed, gamma, lam):
     data = batch(seed)
@@ -157,7 +156,6 @@ def test_gae_equals_the_double_sum_over_sampled_tokens(seed, gamma, lam):
         assert result.advantages[row].tolist() == pytest.approx(expected, abs=1e-9)
 
 
-@SMALL
 @given(seed=st.integers(0, 10**6), gamma=unit, lam=unit, turn_gamma=unit, turn_lam=unit)
 def test_bilevel_gae_equals_the_turn_by_turn_loop_with_rewards_inside_turns(
     seed, gamma, lam, turn_gamma, turn_lam
@@ -178,7 +176,6 @@ def test_bilevel_gae_equals_the_turn_by_turn_loop_with_rewards_inside_turns(
         assert result.advantages[row].tolist() == pytest.approx(expected, abs=1e-9)
 
 
-@SMALL
 @given(
     returns=st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=12),
     seed=st.integers(0, 99),
@@ -193,7 +190,6 @@ def test_group_advantages_equal_the_loops(returns, seed, by_std):
     assert ours.tolist() == pytest.approx(loops.rloo_loop(returns, groups.tolist()), abs=1e-9)
 
 
-@SMALL
 @given(seed=st.integers(0, 10**6), gamma=unit)
 def test_discounted_returns_equal_the_loop(seed, gamma):
     data = batch(seed)
@@ -231,7 +227,7 @@ def spread_out(data: AdvantageBatch, seed: int) -> tuple[AdvantageBatch, Tensor]
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
-@settings(max_examples=15, deadline=None)
+@examples(0.15)
 @given(seed=st.integers(0, 10**6))
 def test_inserting_context_tokens_anywhere_changes_no_advantage(name, seed):
     data = batch(seed)
@@ -243,7 +239,7 @@ def test_inserting_context_tokens_anywhere_changes_no_advantage(name, seed):
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
-@settings(max_examples=15, deadline=None)
+@examples(0.15)
 @given(seed=st.integers(0, 10**6))
 def test_permuting_rows_permutes_the_result(name, seed):
     data = batch(seed, rows=6)
@@ -255,7 +251,6 @@ def test_permuting_rows_permutes_the_result(name, seed):
         assert torch.allclose(here[order], there, atol=1e-12)
 
 
-@SMALL
 @given(seed=st.integers(0, 10**6), gamma=unit, lam=unit)
 def test_bilevel_with_one_turn_is_flat_gae_whatever_the_turn_factors(seed, gamma, lam):
     data = batch(seed, turns=1)
@@ -271,7 +266,6 @@ def test_bilevel_with_one_turn_is_flat_gae_whatever_the_turn_factors(seed, gamma
     assert torch.allclose(flat.advantages, other.advantages, atol=1e-12)
 
 
-@SMALL
 @given(seed=st.integers(0, 10**6))
 def test_without_discounts_any_number_of_turns_is_flat_gae(seed):
     data = batch(seed)
@@ -281,7 +275,6 @@ def test_without_discounts_any_number_of_turns_is_flat_gae(seed):
     assert torch.allclose(flat.advantages, two.advantages, atol=1e-12)
 
 
-@SMALL
 @given(seed=st.integers(0, 10**6))
 def test_undiscounted_advantages_are_return_to_go_minus_value(seed):
     data = batch(seed)
@@ -292,7 +285,6 @@ def test_undiscounted_advantages_are_return_to_go_minus_value(seed):
     assert torch.allclose(result.returns[data.mask], to_go[data.mask])
 
 
-@SMALL
 @given(seed=st.integers(0, 10**6))
 def test_placing_turn_rewards_keeps_each_trained_rows_return(seed):
     data = batch(seed)
@@ -373,7 +365,6 @@ def test_eight_wins_of_equal_return_have_no_advantage_however_their_rewards_fall
 
 
 @pytest.mark.parametrize("name", SHARED)
-@SMALL
 @given(
     returns=st.lists(st.sampled_from([-1.3, -0.1, 0.0, 0.3, 10.8, 10.9]), min_size=8, max_size=8),
     splits=st.lists(

@@ -6,7 +6,7 @@ import loop_references as loops
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.algorithms.filters import FilterResult, select_groups
@@ -112,7 +112,6 @@ def test_top_p_keeps_the_shortest_head_that_holds_the_share_of_all_spread():
     assert choose(EQUAL, mode="top_p").kept_groups == ()
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     groups=st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=5), min_size=1, max_size=10),
     ratio=st.sampled_from([0.1, 0.25, 0.5, 0.75, 1.0]),

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -94,7 +95,7 @@ def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(loss):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda f: f.__name__)
-@settings(max_examples=10, deadline=None)
+@examples(0.1)
 @given(seed=st.integers(0, 10**6), cuts=st.sets(st.integers(1, 5)))
 def test_splitting_into_micro_batches_changes_neither_loss_nor_gradient(loss, mode, seed, cuts):
     data = draw(seed)
@@ -124,7 +125,7 @@ def test_splitting_into_micro_batches_changes_neither_loss_nor_gradient(loss, mo
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda f: f.__name__)
-@settings(max_examples=10, deadline=None)
+@examples(0.1)
 @given(seed=st.integers(0, 10**6), world=st.integers(1, 4))
 def test_sharing_the_rows_among_ranks_changes_neither_loss_nor_gradient(loss, mode, seed, world):
     data = draw(seed)

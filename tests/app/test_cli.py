@@ -1,8 +1,7 @@
-"""The command line: mistakes end with code 1 and one message, and both spellings of the option work."""
+"""The command line: mistakes end with code 1 and one message, and the end of a run says where to look."""
 
 from __future__ import annotations
 
-import logging.config
 import os
 import re
 from pathlib import Path
@@ -10,12 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from kedro.framework.startup import bootstrap_project
 from projects import SMOKE, SOURCE, Project, new_project
 
 from starpo.app.mistakes import user_mistake
-from starpo.cli import _say_where_to_look, cli
+from starpo.cli import _say_where_to_look
 from starpo.config.resolved import Source
 from starpo.errors import UserError
 from starpo.store.run_tables import Run
@@ -30,17 +27,10 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def refused(project: Project, *arguments: str) -> str:
-    """The message of a command that must end with code 1 and without a traceback or any work."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(project.root)
-        patch.setattr(logging.config, "dictConfig", lambda _: None)  # pytest's handlers stay
-        bootstrap_project(project.root)
-        done = CliRunner().invoke(cli, ["run", *arguments])
-    assert done.exit_code == 1, done.output
-    assert isinstance(done.exception, SystemExit), done.exc_info
-    assert done.stderr.count("Error:") == 1, done.output
+    """The message of a command that must be refused before any work."""
+    message = project.refused(*arguments)
     assert_nothing_was_done(project)
-    return done.stderr
+    return message
 
 
 def assert_nothing_was_done(project: Project) -> None:
@@ -104,15 +94,6 @@ def test_a_stage_without_a_source_says_what_to_run_first(empty: Project) -> None
 
 def test_two_pipelines_at_once_are_refused(empty: Project) -> None:
     assert "one pipeline at a time" in refused(empty, "--env=smoke", "--pipelines=rollout,reward")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("smoke")
-def test_kedro_s_newer_spelling_of_the_option_works_as_well(project: Project) -> None:
-    done = project.run("--env=smoke", "--pipelines=train_starpo_s")
-    assert done.code == 0, done.text
-    assert "is complete" in done.text
-    assert "deprecat" not in done.text.lower()
 
 
 def said_at_the_end(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.environments.registry import make
@@ -32,7 +33,7 @@ def solvable(room: Room) -> bool:
 
 
 @given(seed=seeds)
-@settings(max_examples=15)
+@examples(0.15)
 def test_a_lone_box_on_a_dead_square_reaches_no_target_from_anywhere_and_on_others_it_does(seed):
     env = make("sokoban")
     env.reset(seed=seed)
@@ -57,7 +58,7 @@ def test_a_lone_box_on_a_dead_square_reaches_no_target_from_anywhere_and_on_othe
     moves=st.lists(st.sampled_from(ACTIONS), max_size=12),
     name=st.sampled_from(["sokoban", "sokoban_large"]),
 )
-@settings(max_examples=25)
+@examples(0.25)
 def test_the_sealing_move_is_the_first_after_which_no_search_finds_a_solution(seed, moves, name):
     env = make(name)
     env.reset(seed=seed)

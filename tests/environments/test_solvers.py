@@ -6,7 +6,8 @@ from functools import cache
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.environments.base import TextEnvironment
@@ -118,7 +119,7 @@ def test_mean_ceilings_over_the_first_seeds_equal_the_recorded_ones(golden):
 
 
 @given(seed=seeds)
-@settings(max_examples=20, deadline=None)
+@examples(0.2)
 def test_the_planned_block_earns_what_the_plan_promises(seed):
     """One turn of a blind block, by exact expectation over the slips, written independently of the solver."""
     board, _ = FrozenLake().reset(seed=seed)
@@ -128,7 +129,6 @@ def test_the_planned_block_earns_what_the_plan_promises(seed):
 
 
 @given(seed=seeds, actions=st.lists(st.sampled_from(ACTIONS), max_size=5))
-@settings(max_examples=40, deadline=None)
 def test_the_chance_of_a_given_sequence_is_its_exact_expectation(seed, actions):
     board, _ = FrozenLake().reset(seed=seed)
     lake = Lake.parse(board)
@@ -137,7 +137,7 @@ def test_the_chance_of_a_given_sequence_is_its_exact_expectation(seed, actions):
 
 
 @given(seed=seeds, moves=st.integers(0, 4))
-@settings(max_examples=20, deadline=None)
+@examples(0.2)
 def test_random_play_is_the_mean_over_all_sequences(seed, moves):
     board, _ = FrozenLake().reset(seed=seed)
     lake = Lake.parse(board)
@@ -166,7 +166,6 @@ def _chance(lake: Lake, cell: int, block: tuple[str, ...]) -> float:
     law=st.sampled_from([0.0, THIRD, 0.5, 0.8, 1.0]),
     limits=st.sampled_from([(1, 3, 3), (2, 3, 4), (3, 2, 4), (3, 3, 5), (4, 2, 5), (2, 3, 9)]),
 )
-@settings(max_examples=40)
 def test_the_optimum_under_limits_is_that_of_trying_every_block_of_every_turn(size, draw, law, limits):
     """All laws and limits on small lakes, written independently of the solver and without its shortcuts."""
     ground = [draw.choice("___O") for _ in range(size * size)]
@@ -252,7 +251,7 @@ def test_optimal_recorded_sokoban_episodes_earn_the_optimum(golden):
 
 
 @given(seed=seeds, moves=st.integers(0, 4), boxes=st.integers(1, 2))
-@settings(max_examples=30, deadline=None)
+@examples(0.3)
 def test_sokoban_within_few_moves_by_trying_all_sequences(seed, moves, boxes):
     """Optimum and random play, from the environment itself and independent of the solver."""
     env = make("sokoban", num_boxes=boxes, max_optimal=5)
@@ -351,7 +350,7 @@ def test_unsolvable_and_solved_sokoban_rooms():
     ],
 )
 @given(seed=seeds)
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 def test_replaying_the_plan_solves_every_task_without_slips(name, seed):
     env = make(name)
     env.reset(seed=seed)
@@ -365,7 +364,7 @@ def test_replaying_the_plan_solves_every_task_without_slips(name, seed):
 
 @pytest.mark.parametrize("name", ["frozen_lake", "frozen_lake_8x8"])
 @given(seed=seeds)
-@settings(max_examples=15, deadline=None)
+@examples(0.15)
 def test_the_slippery_plan_starts_with_an_optimal_action_and_names_legal_ones(name, seed):
     env = make(name)
     env.reset(seed=seed)

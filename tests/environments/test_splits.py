@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.environments.base import TextEnvironment
@@ -72,7 +73,7 @@ def test_other_processes_see_the_same_episodes_whatever_the_hash_seed_and_the_or
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=seeds, dynamics=st.tuples(seeds, seeds))
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 def test_group_members_share_the_first_observation_whatever_their_luck(name, seed, dynamics):
     env = make(name)
     first, second = (env.reset(seed=seed, options={"dynamics_seed": each})[0] for each in dynamics)
@@ -81,7 +82,7 @@ def test_group_members_share_the_first_observation_whatever_their_luck(name, see
 
 @pytest.mark.parametrize(("name", "turns"), [("bandit", 1), ("frozen_lake", 4)])
 @given(seed=seeds)
-@settings(max_examples=10, deadline=None)
+@examples(0.1)
 def test_group_members_differ_in_luck(name, turns, seed):
     env = make(name)
     outcomes = set()
@@ -110,7 +111,7 @@ def test_the_hash_is_stable_and_follows_the_shares():
 
 @pytest.mark.parametrize("name", NAMES)
 @given(run_seed=st.integers(0, 2**32), group=st.integers(0, 1000))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(0.15)
 def test_drawn_instances_belong_to_their_split_alone(name, run_seed, group):
     env = make(name)
     drawn = {}

@@ -90,6 +90,17 @@ def test_an_environment_without_a_closed_form_is_replayed_under_seeds_of_its_own
     assert result.metrics != diagnose(env, read(*rows), seed=8).metrics
 
 
+def test_prompts_and_samples_have_replays_of_their_own() -> None:
+    def chances(**names: list[int]) -> set[float]:
+        (name, numbers), env = next(iter(names.items())), Dice()
+        played = [episode(env, [["Roll"]], **{name: number}) for number in numbers]
+        return {chance_of_plan(env, each, suite="s", seed=0) for each in played}
+
+    assert len(chances(member=list(range(12)))) > 1
+    assert len(chances(group=list(range(12)))) > 1
+    assert len(chances(member=[3, 3])) == 1
+
+
 def test_a_paid_bandit_owes_its_pay_to_luck_as_often_as_the_arm_does_not_pay() -> None:
     env = make("bandit", high_probability=0.3)
     env.reset(seed=0)

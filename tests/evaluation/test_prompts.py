@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from builders import raised_message
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.app.config_loader import ConfigLoader
@@ -90,7 +91,7 @@ def test_shipped_prompts_are_distinct_and_of_their_split(name):
 
 
 @pytest.mark.parametrize("name", SETS)
-@settings(max_examples=25)
+@examples(0.25)
 @given(run_seed=st.integers(0, 2**32), iteration=st.integers(0, 500), group=st.integers(0, 500))
 def test_nothing_that_training_can_draw_is_among_the_prompts(name, run_seed, iteration, group):
     wanted = SETS[name]

@@ -52,6 +52,10 @@ def test_each_fault_of_a_row_quarantines_its_trajectory_with_the_reason(reason: 
     assert reason in FAULTS
 
 
+def test_a_return_below_the_range_is_a_fault_as_one_above_it() -> None:
+    assert faults(put(3, reward=-1.5)(turn_rows())) == {(0, 1): "return_out_of_range"}
+
+
 def test_null_where_a_number_or_list_belongs_is_a_fault() -> None:
     assert faults(put(3, reward=None)(turn_rows())) == {(0, 1): "reward_not_finite"}
     assert faults(put(3, response_ids=None)(turn_rows())) == {(0, 1): "no_sampled_token"}

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from builders import turns_table
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from tables import (
     EXPECTED,
@@ -382,7 +383,7 @@ def sound_rollouts(draw: st.DrawFn) -> pa.Table:
     return turns_table(*rows)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@examples(0.2)
 @given(table=sound_rollouts())
 def test_every_sound_table_passes_and_scores_into_a_sound_table(table: pa.Table) -> None:
     assert check_table(table, "turns") is None

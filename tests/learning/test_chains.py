@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 import torch
 from builders import turn_row
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -70,7 +71,7 @@ def tokens(ids: Tensor, mask: Tensor) -> list[int]:
     return ids[mask].tolist()
 
 
-@settings(max_examples=30)
+@examples(0.3)
 @given(played=windowed())
 def test_a_row_knows_where_its_chains_begin(played: Played) -> None:
     batch = batch_of(played)
@@ -82,7 +83,6 @@ def test_a_row_knows_where_its_chains_begin(played: Played) -> None:
         assert found == chains_of(played[key])
 
 
-@settings(max_examples=50)
 @given(played=windowed(), budget=st.integers(1, 60), divide=st.booleans())
 def test_every_sampled_token_is_in_one_piece_and_only_what_cannot_be_cut_exceeds_the_budget(
     played: Played, budget: int, divide: bool
@@ -107,7 +107,7 @@ def test_every_sampled_token_is_in_one_piece_and_only_what_cannot_be_cut_exceeds
     assert visits.equal(batch.mask.long())
 
 
-@settings(max_examples=12)
+@examples(0.12)
 @given(played=windowed(), budget=st.integers(1, 60))
 def test_log_probs_are_those_of_the_chains_alone_and_nothing_before_a_chain_is_seen(
     played: Played, budget: int
@@ -140,7 +140,7 @@ def llama() -> Any:
 
 
 @pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
-@settings(max_examples=5)
+@examples(0.05)
 @given(played=windowed())
 def test_advantages_depend_on_sampled_tokens_and_not_on_how_they_were_cut_into_chains(
     estimator: str, played: Played
@@ -171,7 +171,7 @@ def test_advantages_depend_on_sampled_tokens_and_not_on_how_they_were_cut_into_c
     assert torch.allclose(found[0][1], found[1][1], atol=1e-6)
 
 
-@settings(max_examples=12)
+@examples(0.12)
 @given(played=windowed(), budget=st.integers(1, 60))
 @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
 def test_the_loss_of_the_pieces_is_that_of_the_whole_rows(mode: Any, played: Played, budget: int) -> None:
@@ -191,7 +191,7 @@ def test_the_loss_of_the_pieces_is_that_of_the_whole_rows(mode: Any, played: Pla
     assert float(sum(parts)) == pytest.approx(float(aggregate(loss, batch.mask, mode, **totals)), abs=1e-5)
 
 
-@settings(max_examples=30)
+@examples(0.3)
 @given(played=windowed())
 def test_without_a_response_mask_every_token_but_a_chain_s_first_is_trained(played: Played) -> None:
     before = batch_of(played)

@@ -194,7 +194,7 @@ def test_a_model_that_cannot_fit_is_refused_with_a_table_and_the_ways_out(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("checkpointing", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_the_estimate_is_near_the_measured_peak_of_a_learner(tmp_path: Path, checkpointing: bool) -> None:
     """25 million parameters in float32 on the CPU, in a process of its own."""
     script = Path(__file__).with_name("learner_peak.py")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -193,7 +194,7 @@ def test_the_tree_gives_the_gradient_of_separate_trajectories(architecture: str)
         torch.testing.assert_close(ours[name], gradient, atol=1e-4, rtol=1e-4)
 
 
-@settings(max_examples=15)
+@examples(0.15)
 @given(rows=ROWS, cuts=st.sets(st.integers(1, 8)))
 def test_any_split_into_micro_batches_gives_the_same_gradient(rows: list[Row], cuts: set[int]) -> None:
     ids, mask = padded(rows)

@@ -25,23 +25,13 @@ def spoil(project: Project, run: str, faulty: Callable[[dict[str, Any]], bool], 
     pq.write_table(pa.Table.from_pylist(changed, schema=TURNS), folder / name)
 
 
-def test_a_faulty_row_is_quarantined_and_too_many_stop_the_run(project: Project) -> None:
-    spoil(project, "one-bad", lambda row: (row["group"], row["member"]) == (3, 1), reward=99.0)
-    done = project.run("--env=smoke", "--pipeline=reward", f"--params=run.source=one-bad@{EVERY:04d}")
-    assert done.code == 0, done.text
-    assert f"quarantined 1 of {GROUPS * GROUP_SIZE} trajectories (return_out_of_range 1)" in done.text
-    assert "Data Docs: data/08_reporting/" in done.text
-    stored = project.folder("03_scored", f"reward-one-bad-{EVERY:04d}") / f"iter_{EVERY:04d}.parquet"
-    (row,) = [row for row in pq.read_table(stored).to_pylist() if row["quarantined"]]
-    assert (row["group"], row["member"], row["kept"]) == (3, 1, False)
-    assert row["reason"] == "return_out_of_range"
-
-    spoil(project, "all-bad", lambda row: row["member"] == 0, response_logprobs=[0.5])
-    command = ("--env=smoke", "--pipeline=reward", f"--params=run.source=all-bad@{EVERY:04d}")
+def test_too_many_faulty_rows_stop_the_run_and_are_quarantined_where_so_many_may_be(project: Project) -> None:
+    spoil(project, "bad", lambda row: row["member"] == 0, reward=99.0)
+    command = ("--env=smoke", "--pipeline=reward", f"--params=run.source=bad@{EVERY:04d}")
     stopped = project.run(*command)
     assert stopped.code == 1
     assert "Traceback" not in stopped.text
-    folder = project.folder("03_scored", f"reward-all-bad-{EVERY:04d}")
+    folder = project.folder("03_scored", f"reward-bad-{EVERY:04d}")
     for part in (
         f"{GROUPS} of {GROUPS * GROUP_SIZE} trajectories",
         "group 0 member 0",
@@ -53,4 +43,12 @@ def test_a_faulty_row_is_quarantined_and_too_many_stop_the_run(project: Project)
 
     goes_on = project.run(*command[:2], command[2] + ",gates.max_quarantined_share=0.5")
     assert goes_on.code == 0, goes_on.text
-    assert (folder / f"iter_{EVERY:04d}.parquet").exists()
+    share = f"{GROUPS} of {GROUPS * GROUP_SIZE} trajectories"
+    assert f"quarantined {share} (return_out_of_range {GROUPS})" in goes_on.text
+    assert "Data Docs: data/08_reporting/" in goes_on.text
+    scored = pq.read_table(folder / f"iter_{EVERY:04d}.parquet").to_pylist()
+    faulty = [row for row in scored if row["quarantined"]]
+    assert {(row["member"], row["kept"], row["reason"]) for row in faulty} == {
+        (0, False, "return_out_of_range")
+    }
+    assert len(faulty) == GROUPS and any(row["kept"] for row in scored)

@@ -65,12 +65,20 @@ def test_update_alone_learns_what_the_training_learned(project: Project) -> None
     assert next(tables).equals(next(tables))
 
 
-def test_evaluate_alone_finds_what_the_training_found(project: Project) -> None:
-    name = run_stage(project, "evaluate", ITERATIONS, engine="engine.kind=vllm")
+def test_evaluate_finds_what_the_training_found_and_pairs_two_policies_on_every_suite(
+    project: Project,
+) -> None:
+    # With the training's engine.
+    done = project.run(
+        "--env=smoke",
+        "--pipeline=evaluate",
+        f"--params=run.source={TRAINED}@{ITERATIONS},evaluation.against={TRAINED}@0,run.name=pair",
+    )
+    assert done.code == 0, done.text
     for temperature in ("t0_5", "t1_0"):
         file = f"test-{temperature}/step_{ITERATIONS:04d}.json"
         alone, trained = (
-            json.loads((project.folder("07_evaluation", run) / file).read_text()) for run in (name, TRAINED)
+            json.loads((project.folder("07_evaluation", run) / file).read_text()) for run in ("pair", TRAINED)
         )
         assert alone["prompts"] == trained["prompts"] == TEST_PROMPTS
         assert alone["success"] == pytest.approx(trained["success"], abs=0.01)
@@ -79,18 +87,10 @@ def test_evaluate_alone_finds_what_the_training_found(project: Project) -> None:
         assert (alone["floor_success"], alone["floor_return"]) == (0.5, pytest.approx(0.175))
     references = [
         json.loads((project.folder("07_evaluation", run) / "reference/test.json").read_text())
-        for run in (name, TRAINED)
+        for run in ("pair", TRAINED)
     ]
     assert references[0] == references[1], "no policy is involved"
 
-
-def test_evaluate_against_another_policy_pairs_the_two_on_every_suite(project: Project) -> None:
-    done = project.run(
-        "--env=smoke",
-        "--pipeline=evaluate",
-        f"--params=run.source={TRAINED}@{ITERATIONS},evaluation.against={TRAINED}@0,run.name=pair",
-    )
-    assert done.code == 0, done.text
     compared = json.loads(
         (project.folder("08_reporting", "pair") / f"comparison_{ITERATIONS:04d}.json").read_text()
     )

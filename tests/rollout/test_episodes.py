@@ -78,6 +78,12 @@ def test_a_turn_without_an_action_costs_a_turn_and_no_action(template: ChatTempl
     assert trajectory.stop_reason is StopReason.ACTION_LIMIT
 
 
+def test_the_prompt_complains_after_an_answer_without_a_legal_action_only(template: ChatTemplate) -> None:
+    ((trajectory,), _) = counting(template, "nothing", WAIT, WAIT, max_turns=3)
+    complained = ["no legal action" in template.text(list(turn.context_ids)) for turn in trajectory.turns]
+    assert complained == [False, True, False]
+
+
 @pytest.mark.parametrize("limit", range(60, 400, 17))
 def test_no_chain_is_longer_than_its_token_limit(template: ChatTemplate, limit: int) -> None:
     ((trajectory,), engine) = counting(

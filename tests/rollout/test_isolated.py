@@ -55,9 +55,15 @@ def children() -> set[int]:
     return {each.pid for each in psutil.Process().children(recursive=True)}
 
 
-@pytest.mark.parametrize("how", ["raise", "quit"])
-@pytest.mark.parametrize("at", ["", "reset", "step", "split", "solver", "random action", "copy"])
-@pytest.mark.parametrize("name", ["Walk", "Planned"])
+AT = ("", "reset", "step", "split", "solver", "random action", "copy")
+HOW = ("raise", "quit")
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "how"),
+    # Every pair of two of the three.
+    [(name, at, HOW[(a + n) % 2]) for a, at in enumerate(AT) for n, name in enumerate(("Walk", "Planned"))],
+)
 def test_numbers_and_messages_are_those_of_this_process(name: str, at: str, how: str, caplog) -> None:
     found = []
     for config in (ALONE, WORKERS):

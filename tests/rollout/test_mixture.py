@@ -63,6 +63,11 @@ def test_iterations_and_seeds_deal_in_different_orders() -> None:
     assert len(orders) == 9
 
 
+def test_what_is_left_goes_to_the_largest_remainders() -> None:
+    assert group_counts([0.5, 0.3, 0.2], 4) == [2, 1, 1]
+    assert group_counts([0.1, 0.26, 0.64], 10) == [1, 3, 6]
+
+
 def test_equal_remainders_go_to_the_earlier_environment() -> None:
     assert group_counts([1, 1, 1], 4) == [2, 1, 1]
     assert group_counts([0.5, 0.3, 0.2], 10) == [5, 3, 2]

@@ -13,7 +13,10 @@ import pytest
 pytestmark = pytest.mark.slow
 
 TRANSPOSED = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
-CASES = [("llama", "bfloat16"), ("llama", "float32"), ("llama_tied", "bfloat16"), ("qwen2_tied", "float32")]
+CASES = [("llama", "bfloat16"), ("qwen2_tied", "float32")]
+"""Each value of family, precision and tied embeddings once: the engine's start takes longest."""
+#: nats, on two implementations of attention
+ROUNDING = {"float32": 1e-4, "bfloat16": 0.1}
 
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
@@ -79,6 +82,15 @@ def test_one_stale_tensor_is_the_one_that_is_named(result: dict[str, Any]) -> No
 def test_a_tied_head_that_keeps_its_old_packed_copy_is_named(result: dict[str, Any]) -> None:
     expected = ["lm_head.weight (tied to model.embed_tokens.weight)"] if result["tied"] else []
     assert result["without_repacking"] == expected
+    assert ("the engine does not serve the new weights" in result["without_repacking_message"]) is result[
+        "tied"
+    ]
+
+
+def test_log_probs_follow_new_weights_a_tied_head_s_packed_copy_among_them(result: dict[str, Any]) -> None:
+    assert result["at_start_log_probs"] < ROUNDING[result["dtype"]]
+    assert result["moved"] > 0.5, "the new weights were really new"
+    assert result["far_log_probs"] < ROUNDING[result["dtype"]]
 
 
 def test_a_tensor_that_was_not_sent_is_reported_as_not_compared(result: dict[str, Any]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from builders import LAKE, ScriptedEngine, agent, plan
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.agent.prompt import fixed_phrases, system_message
@@ -71,7 +72,7 @@ def window(template: ChatTemplate, whole: Trajectory, turn: int, first: int) -> 
     return ids
 
 
-@settings(max_examples=25)
+@examples(0.25)
 @given(replies=REPLIES, shown=st.integers(1, TURNS - 2))
 def test_a_prompt_is_the_system_message_and_the_last_turns_in_their_own_tokens(
     template: ChatTemplate, replies: list[tuple[str, bool]], shown: int
@@ -89,7 +90,7 @@ def test_a_prompt_is_the_system_message_and_the_last_turns_in_their_own_tokens(
             assert engine.prompts[number] == all_shown.prompts[number]
 
 
-@settings(max_examples=25)
+@examples(0.25)
 @given(replies=REPLIES, shown=st.integers(1, TURNS))
 def test_every_sampled_token_is_in_one_chain_behind_the_prompt_that_the_engine_saw(
     template: ChatTemplate, replies: list[tuple[str, bool]], shown: int
@@ -106,7 +107,7 @@ def test_every_sampled_token_is_in_one_chain_behind_the_prompt_that_the_engine_s
         assert chains[max(0, number - shown)].token_ids[: len(seen)] == seen
 
 
-@settings(max_examples=10)
+@examples(0.1)
 @given(replies=REPLIES, shown=st.integers(TURNS - 1, TURNS + 3))
 def test_a_window_as_long_as_the_episode_changes_nothing(
     template: ChatTemplate, replies: list[tuple[str, bool]], shown: int

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from starpo.app.preflight import rewind
 from starpo.errors import UserError
+from starpo.store.layout import policy_name
 from starpo.store.policies import Policy, faulty_files, first_policy
 from starpo.store.policy_state import HARNESS, MANIFEST, MODEL, PARTS, STATE_FILES, Adapter, PolicyState
 from starpo.store.retention import last_complete, prune
@@ -60,17 +61,10 @@ def trained(root: Path, iteration: int, *, complete: bool = True) -> Policy:
 
 
 def skipped(root: Path, before: Policy) -> Policy:
-    return store(
-        root,
-        model_files=model_files(root),
-        weights=None,
-        run="run",
-        iteration=before.iteration + 1,
-        policy_step=before.step,
-        status="skipped",
-        counters=before.counters,
-        weights_in=before.manifest["weights_in"],
-    )
+    state = before.repeated("skipped", {})
+    directory = root / "run" / policy_name(state.iteration)
+    state.write(directory)
+    return Policy.open(directory)
 
 
 def same(one: dict[str, torch.Tensor] | None, other: dict[str, torch.Tensor]) -> bool:
@@ -99,8 +93,40 @@ def test_a_skipped_policy_repeats_the_weights_and_identity_of_the_one_before(tmp
     after = skipped(tmp_path, skipped(tmp_path, before))
     assert after.identity == before.identity
     assert after.iteration == 3
+    assert after.counters == COUNTERS | {"skipped": 2}
     assert same(after.tensors("weights"), tensors(1))
     assert after.is_complete
+
+
+def test_a_roll_back_has_the_weights_and_counters_of_the_good_policy_and_a_step_of_its_own(
+    tmp_path: Path,
+) -> None:
+    good = trained(tmp_path, 1)
+    fallen = store(
+        tmp_path,
+        model_files=model_files(tmp_path),
+        weights=tensors(9),
+        run="run",
+        iteration=4,
+        policy_step=3,
+        status="trained",
+        counters={"actor_steps": 30, "critic_steps": 31, "skipped": 0},
+        parts=parts(),
+    )
+    state = fallen.rolled_back(good, {"roll_backs": 1})
+    state.write(tmp_path / "run" / policy_name(state.iteration))
+    after = Policy.open(tmp_path / "run" / "policy_0005")
+    assert (after.iteration, after.step, after.manifest["status"]) == (5, 4, "rolled_back")
+    assert after.counters == COUNTERS
+    assert same(after.tensors("weights"), tensors(1))
+    assert after.is_complete
+    assert after.monitor == {"roll_backs": 1}
+
+
+def test_what_was_learned_after_a_policy_counts_as_one_step_more(tmp_path: Path) -> None:
+    before = skipped(tmp_path, trained(tmp_path, 1))
+    state = before.trained(weights=tensors(2), parts={}, adapter=None, counters=COUNTERS, monitor={})
+    assert (state.iteration, state.policy_step, state.weights_in) == (3, 2, "policy_0003")
 
 
 def test_an_imported_policy_is_complete_without_moments_and_a_trained_one_is_not(tmp_path: Path) -> None:
@@ -199,7 +225,6 @@ def test_a_policy_without_weights_still_tells_how_it_was_asked(tmp_path: Path) -
 KINDS = st.lists(st.sampled_from(["complete", "weights", "skipped"]), max_size=8)
 
 
-@settings(max_examples=60)
 @given(kinds=KINDS, keep_last=st.integers(1, 3), keep_models=st.sets(st.integers(0, 8)))
 def test_pruning_after_every_policy_keeps_what_is_needed_and_nothing_else(
     kinds: list[str], keep_last: int, keep_models: set[int]
@@ -225,8 +250,37 @@ def test_pruning_after_every_policy_keeps_what_is_needed_and_nothing_else(
         moments = list((root / "run").glob(f"*/{STATE_FILES['actor_moments']}"))
         assert len(moments) <= keep_last
         needed = {holder(p, MODEL) for p in policies if p.iteration in keep_models}
+        needed |= {holder(p, MODEL) for p in policies[-1:]}
         needed |= {holder(p, MODEL) for p in [p for p in policies if p.is_complete][-keep_last:]}
         assert set((root / "run").glob(f"*/{MODEL}")) <= needed
+
+
+def test_between_learner_states_the_weights_of_a_policy_stay_for_one_that_repeats_them(
+    tmp_path: Path,
+) -> None:
+    imported(tmp_path)
+    trained(tmp_path, 1)
+    kept = {"keep_last": 1, "keep_models": {0, 3}}
+    before = trained(tmp_path, 2, complete=False)
+    prune(tmp_path / "run", **kept)
+    last = skipped(tmp_path, before)
+    prune(tmp_path / "run", **kept)
+    assert same(last.tensors("weights"), tensors(2)), "the last policy, which is evaluated, can be loaded"
+    trained(tmp_path, 4, complete=False)
+    prune(tmp_path / "run", **kept)
+    trained(tmp_path, 5, complete=False)
+    prune(tmp_path / "run", **kept)
+    held = {path.parent.name for path in (tmp_path / "run").glob(f"*/{MODEL}")}
+    assert held == {"policy_0000", "policy_0001", "policy_0002", "policy_0005"}
+
+
+def test_the_state_that_a_roll_back_would_return_to_is_kept_beside_the_last(tmp_path: Path) -> None:
+    imported(tmp_path)
+    for iteration in (1, 2, 3, 4):
+        trained(tmp_path, iteration)
+    prune(tmp_path / "run", keep_last=1, keep_models={0}, keep_state=2)
+    held = {path.parent.parent.name for path in (tmp_path / "run").glob(f"*/{STATE_FILES['actor_moments']}")}
+    assert held == {"policy_0002", "policy_0004"}
 
 
 def holder(policy: Policy, name: str) -> Path:

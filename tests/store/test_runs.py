@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ from starpo.store.runs import (
     read_record,
     remove_run,
     run_fingerprint,
+    run_folders,
     write_record,
 )
 from starpo.store.schemas import SCHEMA_VERSION, SCORED, TURNS, UPDATES, WINDOWED_TURNS
@@ -191,6 +193,13 @@ def test_changed_parameters_are_refused_key_by_key() -> None:
     assert run_fingerprint(changed) != record.fingerprint
 
 
+def test_a_number_in_place_of_a_switch_is_another_parameter() -> None:
+    changed = parameters()
+    changed["learner"]["offload"] = 0
+    with pytest.raises(UserError, match=r"learner\.offload: false → 0"):
+        check_same(new_record("lake", "train_starpo_s", parameters()), changed)
+
+
 def test_a_run_that_is_continued_belongs_to_this_process_and_keeps_its_start(tmp_path: Path) -> None:
     old = new_record("lake", "train_starpo_s", parameters())
     old = old.model_copy(update={"state": "killed", "message": "signal 15", "pid": 1, "host": "gone"})
@@ -305,6 +314,24 @@ def test_removal_takes_every_layer_of_one_run_only(root: Path) -> None:
     assert disk_use(root, "lake") == 0
     with pytest.raises(UserError, match="no run 'lake'"):
         remove_run(root, "lake")
+
+
+def test_an_interrupted_removal_can_be_repeated(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = shutil.rmtree
+
+    def interrupted(folder: Path) -> None:
+        if "02_rollouts" in folder.parts:
+            raise KeyboardInterrupt
+        remove(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("starpo.store.runs.shutil.rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            remove_run(root, "lake")
+    assert read_record(root, "lake").name == "lake", "what names the run goes last"
+    assert len(run_folders(root, "lake")) == 2
+    remove_run(root, "lake")
+    assert run_folders(root, "lake") == []
 
 
 def test_a_running_run_is_not_removed(root: Path) -> None:

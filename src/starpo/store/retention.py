@@ -79,8 +79,8 @@ def prune(models: Path, *, keep_last: int, keep_models: set[int], keep_state: in
     """Drop old weights under ``models`` (``policy_*``): the last ``keep_last`` complete states stay whole.
 
     So does the newest complete state up to iteration ``keep_state``, which a roll-back would return to.
-    Iterations in ``keep_models`` keep the actor's weights and adapter. Folders that later ones repeat count as used.
-    Manifests always stay.
+    Iterations in ``keep_models`` and the newest, which the next policy repeats where nothing is learned, keep the
+    actor's weights and adapter. Folders that later ones repeat count as used. Manifests always stay.
     """
     policies = stored_policies(models)
     complete = [policy for policy in policies if policy.is_complete]
@@ -89,6 +89,7 @@ def prune(models: Path, *, keep_last: int, keep_models: set[int], keep_state: in
         good = [policy for policy in complete if policy.iteration <= keep_state]
         whole |= {policy.manifest["weights_in"] for policy in good[-1:]}
     modelled = {policy.manifest["weights_in"] for policy in policies if policy.iteration in keep_models}
+    modelled |= {policy.manifest["weights_in"] for policy in policies[-1:]}
     for policy in policies:
         name = policy.directory.name
         if name in whole:

@@ -10,7 +10,8 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.environments.contract import check_environment
@@ -108,7 +109,6 @@ def test_any_text_is_an_action_or_does_nothing(text):
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=seeds)
-@settings(max_examples=40)
 def test_every_listed_action_is_valid_and_nothing_breaks_in_random_play(name, seed):
     env = make(name)
     env.reset(seed=seed)
@@ -128,7 +128,7 @@ def test_every_listed_action_is_valid_and_nothing_breaks_in_random_play(name, se
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=seeds)
-@settings(max_examples=25)
+@examples(0.25)
 def test_the_plan_earns_the_best_reward_from_the_start_and_from_anywhere(name, seed):
     env = make(name)
     env.reset(seed=seed)
