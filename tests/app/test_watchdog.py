@@ -64,17 +64,17 @@ def begun(project: Project, process: subprocess.Popen[str], *, other_than: int =
 
 def test_a_run_that_hangs_says_where_and_is_started_again_once(tmp_path: Path) -> None:
     project = hanging(tmp_path)
-    done = project.run(*command(limit="20"))
+    done = project.run(*command(limit="60"))
     assert done.code == HUNG, done.text
     assert done.text.count("Error: ") == 2, "the first start and the second"
     said = next(line for line in done.text.splitlines() if line.startswith("Error: "))
-    for part in ("node ", "(run.step_limit_seconds = 20)", "the same command goes on", "environment.workers"):
+    for part in ("node ", "(run.step_limit_seconds = 60)", "the same command goes on", "environment.workers"):
         assert part in said
     assert "Traceback" not in done.text
     again = "--supervise: the run hung and ended itself (exit status 75); it is started again, once"
     assert done.text.count(again) == 1
     assert record(project)["state"] == "failed"
-    assert "run.step_limit_seconds = 20" in record(project)["message"]
+    assert "run.step_limit_seconds = 60" in record(project)["message"]
     log = (project.folder("00_runs", RUN) / "run.log").read_text()
     assert "in _act" in log, "the stack"
 
