@@ -65,10 +65,9 @@ def update_policy(
     batch = _kept(rollouts, scored)
     if batch is not None:
         engine_host.serve(policy, engine, agent).engine.sleep()
-        actor = learner_host.at(policy, learner, algorithm, temperature=rollout.temperature)
-        started = time.perf_counter()
-        result = actor.update(batch, seed=run.seed, iteration=policy.iteration)
-        metrics["seconds_update"] = time.perf_counter() - started
+        actor, result = learner_host.update(
+            policy, batch, learner, algorithm, temperature=rollout.temperature, seed=run.seed
+        )
         metrics |= result.metrics
     seen, other = _judge(policy, metrics, monitor)
     watched = seen.model_dump(mode="json")

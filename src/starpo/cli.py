@@ -57,11 +57,25 @@ def cli() -> None:
 @click.option("--from-inputs", default="", callback=split_string, help=FROM_INPUTS_HELP)
 @click.option("--to-outputs", default="", callback=split_string, help=TO_OUTPUTS_HELP)
 @click.option("--conf-source", default=None, help=CONF_SOURCE_HELP)
+@click.option(
+    "--supervise",
+    is_flag=True,
+    help="Run in a process of its own, and start that again once where it hung (run.step_limit_seconds) or was killed.",
+)
 @click.option("--traceback", is_flag=True, help="Show the traceback of an error, also of a user's mistake.")
 def run(
-    env: str | None, params: dict[str, Any], conf_source: str | None, traceback: bool, **selection: Any
+    env: str | None,
+    params: dict[str, Any],
+    conf_source: str | None,
+    supervise: bool,
+    traceback: bool,
+    **selection: Any,
 ) -> None:
     """Run a pipeline. What is there already is kept: after an interruption the same command goes on."""
+    if supervise:
+        from starpo.app import supervisor  # noqa: PLC0415
+
+        sys.exit(supervisor.supervise(sys.argv[1:]))
     names = [*selection.pop("pipelines"), *selection.pop("more_pipelines")] or ["train_starpo_s"]
     from starpo.app.terminal.interrupts import sigterm_interrupts  # noqa: PLC0415
 

@@ -11,6 +11,7 @@ from starpo.app.hooks.parameters import ParametersHooks
 from starpo.app.hooks.retention import RetentionHooks
 from starpo.app.hooks.run_record import RunRecordHooks
 from starpo.app.hooks.terminal import TerminalHooks
+from starpo.app.hooks.watchdog import WatchdogHooks
 
 # Kedro warns of dots in dataset names, which its own namespaces made, wherever one iteration refers to another.
 warnings.filterwarnings("ignore", message="One or more dataset names contain")
@@ -29,6 +30,7 @@ HOOKS = tuple(
             run,
             NativeOutputHooks(run),
             clock,
+            WatchdogHooks(run),
             TerminalHooks(run, clock),
             gates,
             MirrorHooks(run, clock, gates),

@@ -40,13 +40,13 @@ def called(manager: PluginManager, name: str) -> list[str]:
         # The record exists before anything is timed, printed or mirrored.
         ("before_pipeline_run", "RunRecord Clock Terminal Mirror"),
         # The terminal is taken away once everything was said.
-        ("before_node_run", "Clock Terminal NativeOutput"),
-        ("after_node_run", "NativeOutput Clock"),
+        ("before_node_run", "Clock Watchdog Terminal NativeOutput"),
+        ("after_node_run", "NativeOutput Clock Watchdog"),
         # The clock's wrapper has the times ready; a policy is announced before older ones are pruned.
         ("after_dataset_saved", "Clock Terminal Gate Mirror Retention"),
         # Tables, Data Docs, then MLflow, which takes a copy of them; the record says last that the run is over.
-        ("after_pipeline_run", "Terminal Gate Mirror RunRecord"),
-        ("on_pipeline_error", "NativeOutput Terminal Gate Mirror RunRecord"),
+        ("after_pipeline_run", "Watchdog Terminal Gate Mirror RunRecord"),
+        ("on_pipeline_error", "NativeOutput Watchdog Terminal Gate Mirror RunRecord"),
         ("on_node_error", "NativeOutput"),
     ],
 )
@@ -58,7 +58,7 @@ def test_hooks_are_called_in_the_order_that_the_settings_say(
 
 def test_an_interruption_reaches_the_record_first_and_the_terminal_before_what_prints() -> None:
     told = [type(hook).__name__ for hook in reversed(settings.HOOKS) if hasattr(hook, "interrupted")]
-    expected = ["RunRecord", "NativeOutput", "Terminal", "Gate", "Mirror"]
+    expected = ["RunRecord", "NativeOutput", "Watchdog", "Terminal", "Gate", "Mirror"]
     assert told == [f"{each}Hooks" for each in expected]
 
 

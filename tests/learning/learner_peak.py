@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -19,50 +20,57 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from starpo.app.config_loader import ConfigLoader
 from starpo.config.parameters import parse_parameters
+from starpo.learning.batching import Sequences
 from starpo.learning.learner import Learner
 from starpo.learning.memory import estimate_memory
 from starpo.learning.model_shape import ModelShape
 from starpo.settings import CONFIG_LOADER_ARGS
+from starpo.store.policies import Policy
 
 ROWS, LENGTH, TOKENS = 8, 256, 2048
 
 
-def main(folder: Path, checkpointing: bool) -> dict[str, float]:
-    import numpy as np
+SHAPE = LlamaConfig(
+    vocab_size=4096,
+    hidden_size=512,
+    intermediate_size=1536,
+    num_hidden_layers=6,
+    num_attention_heads=8,
+    num_key_value_heads=8,
+    tie_word_embeddings=False,
+)
 
-    from starpo.learning.batching import Sequences
 
-    config = LlamaConfig(
-        vocab_size=4096,
-        hidden_size=512,
-        intermediate_size=1536,
-        num_hidden_layers=6,
-        num_attention_heads=8,
-        num_key_value_heads=8,
-        tie_word_embeddings=False,
-    )
-    model = LlamaForCausalLM(config)
+def random_policy(folder: Path, shape: LlamaConfig) -> Policy:
+    """With random weights, stored in ``folder``."""
+    model = LlamaForCausalLM(shape)
     model.config.save_pretrained(folder)
-    policy = store(folder, model_files=folder, weights=model.state_dict())
-    del model
+    return store(folder, model_files=folder, weights=model.state_dict())
+
+
+def random_batch(rows: int, length: int) -> Sequences:
+    """Trajectories of one length in groups of four, sampled but for their first token."""
     draw = torch.Generator().manual_seed(0)
-    mask = torch.ones(ROWS, LENGTH, dtype=torch.bool)
+    mask = torch.ones(rows, length, dtype=torch.bool)
     mask[:, 0] = False
-    turn = torch.zeros(ROWS, LENGTH, dtype=torch.int64)
-    batch = Sequences(
-        keys=[(row // 4, row % 4) for row in range(ROWS)],
-        token_ids=torch.randint(0, 4096, (ROWS, LENGTH), generator=draw),
-        lengths=np.full(ROWS, LENGTH),
+    return Sequences(
+        keys=[(row // 4, row % 4) for row in range(rows)],
+        token_ids=torch.randint(0, 4096, (rows, length), generator=draw),
+        lengths=np.full(rows, length),
         mask=mask,
-        old_logp=torch.full((ROWS, LENGTH), -8.3),
-        turn_index=turn,
-        turn_rewards=torch.rand(ROWS, 1, generator=draw),
-        turn_mask=torch.ones(ROWS, 1, dtype=torch.bool),
-        group_ids=torch.arange(ROWS) // 4,
-        anchors=torch.zeros(ROWS, 1, dtype=torch.int64),
-        environments=["bandit"] * ROWS,
-        starts=[[0]] * ROWS,
+        old_logp=torch.full((rows, length), -8.3),
+        turn_index=torch.zeros(rows, length, dtype=torch.int64),
+        turn_rewards=torch.rand(rows, 1, generator=draw),
+        turn_mask=torch.ones(rows, 1, dtype=torch.bool),
+        group_ids=torch.arange(rows) // 4,
+        anchors=torch.zeros(rows, 1, dtype=torch.int64),
+        environments=["bandit"] * rows,
+        starts=[[0]] * rows,
     )
+
+
+def main(folder: Path, checkpointing: bool) -> dict[str, float]:
+    policy, batch = random_policy(folder, SHAPE), random_batch(ROWS, LENGTH)
     learner = learner_config(
         micro_batch_tokens=TOKENS, rows_per_step=ROWS, gradient_checkpointing=checkpointing
     )
@@ -78,7 +86,7 @@ def main(folder: Path, checkpointing: bool) -> dict[str, float]:
     raw = dict(loader["parameters"])
     raw.pop("presets")
     parameters = parse_parameters(raw | {"learner": learner.model_dump()})
-    found = estimate_memory(ModelShape.of(config), parameters, on_gpu=False, device_memory=0, host_memory=0)
+    found = estimate_memory(ModelShape.of(SHAPE), parameters, on_gpu=False, device_memory=0, host_memory=0)
     mine = sum(i.device for i in found.items if not i.name.startswith(("engine", "process")))
     return {"estimated": mine, "measured": peak - before, "before": before}
 

@@ -133,3 +133,44 @@ class MoodyExit(Moody):
         if action == "Add" and self.count % 2 == 0:
             os._exit(4)
         return result
+
+
+class Long(Counter):
+    """Its observation is a megabyte, at ``reset`` in episodes with even luck, or at the action ``Wait``."""
+
+    def __init__(self, *, at: str) -> None:
+        super().__init__()
+        self._at = at
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        observation, info = super().reset(seed=seed, options=options)
+        doomed = self._at == "reset" and options is not None and self.dynamics.integers(2) == 0
+        return observation + "x" * (doomed << 20), info
+
+    def _act(self, action: str) -> StepResult:
+        observation, *rest = super()._act(action)
+        doomed = self._at == "step" and action == "Wait"
+        return (observation + "x" * (doomed << 20), *rest)  # type: ignore[return-value]
+
+
+class Unwritten(Counter):
+    """Its observations are bytes, or text with half of a surrogate pair."""
+
+    def __init__(self, *, how: str, at: str) -> None:
+        super().__init__()
+        self._how, self._at = how, at
+
+    def _spoilt(self, observation: str, at: str) -> Any:
+        if at != self._at:
+            return observation
+        return observation.encode() if self._how == "bytes" else observation + "\ud800"
+
+    def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        observation, info = super()._begin(instance)
+        return self._spoilt(observation, "reset"), info
+
+    def _act(self, action: str) -> StepResult:
+        observation, *rest = super()._act(action)
+        return (self._spoilt(observation, "step"), *rest)  # type: ignore[return-value]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from builders import ScriptedEngine, agent, engine_config, plan, template_of
 from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
 from starpo.base_policy.tokenizer import build_tokenizer
+from starpo.cli import user_mistake
 from starpo.config.reward import FilterConfig
 from starpo.environments.contract import ContractError
 from starpo.rewards.total import bind_terms
@@ -43,6 +46,7 @@ def counting(
     template: ChatTemplate,
     *texts: str,
     environment: str = "Counter",
+    arguments: dict[str, Any] | None = None,
     groups: int = 1,
     group_size: int = 1,
     **limits: Any,
@@ -50,7 +54,10 @@ def counting(
     """Episodes in one of the odd environments with the given replies."""
     engine = ScriptedEngine.saying(template, *texts)
     drawn = plan(
-        environment=f"odd_environments:{environment}", arguments={}, groups=groups, group_size=group_size
+        environment=f"odd_environments:{environment}",
+        arguments=arguments or {},
+        groups=groups,
+        group_size=group_size,
     )
     settings = {"max_tokens_per_turn": 200, "max_tokens_per_trajectory": 4000} | limits
     return play(engine, drawn, agent(**settings), template), engine
@@ -165,6 +172,45 @@ def test_an_environment_that_raises_ends_its_own_episode_only_and_is_quarantined
 def test_a_breach_of_contract_stops_the_run_naming_the_environment(template: ChatTemplate) -> None:
     with pytest.raises(ContractError, match=r"odd_environments:Lying.*step reward"):
         counting(template, ADD, environment="Lying")
+
+
+@pytest.mark.parametrize("at", ["reset", "step"])
+def test_an_observation_that_no_context_holds_is_the_environment_s_failure_and_costs_no_time(
+    template: ChatTemplate, at: str
+) -> None:
+    before = time.process_time()
+    trajectories, _ = counting(
+        template,
+        *((ADD,) if at == "reset" else (ADD, WAIT, ADD)),
+        environment="Long",
+        arguments={"at": at},
+        groups=2,
+        group_size=2,
+        max_turns=2,
+    )
+    assert time.process_time() - before < 5, "tokenising it takes minutes"
+    failed = [t for t in trajectories if t.stop_reason is StopReason.ENVIRONMENT_ERROR]
+    others = [t for t in trajectories if t not in failed]
+    assert failed and others
+    assert {t.stop_reason for t in others} == {StopReason.TURN_LIMIT}
+    for trajectory in failed:
+        assert re.match(r"an observation of 1,048,\d{3} characters of environment 'odd_env", trajectory.error)
+        assert f"instance seed {trajectory.instance_seed}, " in trajectory.error
+        assert len(trajectory.turns) == (at == "step")
+        assert all(len(turn.next_observation) < 100 for turn in trajectory.turns)
+
+
+@pytest.mark.parametrize("at", ["reset", "step"])
+@pytest.mark.parametrize(("how", "kind"), [("bytes", "of type bytes"), ("half", "halves of surrogate pairs")])
+def test_an_observation_that_is_no_text_is_one_sentence_to_people(
+    template: ChatTemplate, how: str, kind: str, at: str
+) -> None:
+    with pytest.raises(ContractError) as raised:
+        counting(template, ADD, environment="Unwritten", arguments={"how": how, "at": at})
+    said = user_mistake(raised.value)
+    assert said is not None and re.match(r"environment '[\w:]*Unwritten': ", said)
+    assert f"{at} observation" in said and kind in said and "Mend the environment" in said
+    said.encode()
 
 
 def test_members_share_the_instance_and_not_the_luck(template: ChatTemplate) -> None:

@@ -8,6 +8,7 @@ from the environment or the policy cannot forge a turn.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from starpo.errors import UserError
@@ -17,6 +18,10 @@ SYSTEM, USER, REPLY, NEXT = "\x02SYS\x03", "\x02USR\x03", "\x02RPL\x03", "\x02NX
 #: The messages before a first reply, and those before a second one.
 FIRST = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}]
 BOTH = [*FIRST, {"role": "assistant", "content": REPLY}, {"role": "user", "content": NEXT}]
+
+
+#: Characters that a tokenizer's normalizer makes one of, at most: NFC composes a letter and three accents.
+_SHRINKING = {"NoneType": 1, "NFC": 4}
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,18 @@ class ChatTemplate:
             keeps_history=keeps,
             tokenizer=tokenizer,
         )
+
+    @cached_property
+    def longest_token(self) -> int | None:
+        """Characters that a token stands for at most; None where a single one may stand for any number of them."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return None
+        fuses = getattr(backend.model, "unk_token", None) and not getattr(
+            backend.model, "byte_fallback", False
+        )
+        shrinks = _SHRINKING.get(type(backend.normalizer).__name__)
+        return None if fuses or shrinks is None else shrinks * max(map(len, self.tokenizer.get_vocab()))
 
     @property
     def turn_end(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starpo.environments.contract import ContractError
 from starpo.errors import UserError
 from starpo.store.durable import machine_fault
 
@@ -15,4 +16,6 @@ def user_mistake(error: BaseException | None) -> str | None:
     for each in chain:
         if isinstance(each, UserError):
             return str(each)
+        if isinstance(each, ContractError):
+            return f"{each}. Mend the environment; docs/add_an_environment.md says what it owes"
     return next((sentence for each in reversed(chain) if (sentence := machine_fault(each))), None)

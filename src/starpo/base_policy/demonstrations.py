@@ -25,6 +25,7 @@ from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver, optimal_actions
 from starpo.environments.splits import Split
 from starpo.errors import UserError
+from starpo.heartbeat import beat
 from starpo.rollout.engine import Completion
 from starpo.rollout.environments import Act, Leave, LocalEnvironments
 from starpo.rollout.episode import Episode
@@ -165,6 +166,7 @@ def demonstrate(
                 completion = Completion(index, ids, (0.0,) * len(ids), stopped=True)
                 episode.receive(completion, stand.act(Act(index, *episode.response(completion))))
             stand.do(Leave(index))
+            beat()
             trajectories.append(episode.trajectory)
     _check_errors(environment.name, trajectories)
     return trajectories

@@ -27,6 +27,7 @@ from starpo.config.environment import EnvironmentConfig
 from starpo.environments.registry import make
 from starpo.environments.solvers import has_solver
 from starpo.environments.splits import Split, draw_instance
+from starpo.heartbeat import beat
 from starpo.learning.models import Actor
 from starpo.learning.prefix_tree import prefix_tree
 from starpo.rollout.isolated import EnvironmentBuilder
@@ -182,6 +183,7 @@ def _fit(
         torch.nn.utils.clip_grad_norm_(actor.parameters(), GRADIENT_CLIP)
         optimizer.step()
         losses.append(float(loss.detach()))
+        beat()
     return float(np.mean(losses[-max(1, len(losses) // 10) :]))
 
 

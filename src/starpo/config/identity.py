@@ -16,6 +16,8 @@ EXTENDABLE = {
     ("run", "keep_last"),
     ("run", "source"),
     ("run", "name"),
+    ("run", "step_limit_seconds"),
+    ("learner", "max_bad_steps"),
     ("environment", "workers"),
     ("environment", "step_limit_seconds"),
     ("environment", "start_limit_seconds"),

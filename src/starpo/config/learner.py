@@ -66,6 +66,9 @@ class LearnerConfig(Section):
     target_kl: float | None = Field(None, gt=0)
     """The actor's steps of an iteration end before one whose trajectories have an approximate KL to the rollout policy
     above this, nats per token; costs a forward pass per step; null: never."""
+    max_bad_steps: int = Field(3, gt=0)
+    """Optimizer steps in a row whose loss or gradient is not finite, and which are therefore not taken, that end the
+    run; may change on an existing run."""
     old_logprobs: Literal["rollout", "recompute"] = "rollout"
     """Denominator of the ratio: the engine's log-probs or the learner's own."""
     lora: LoraConfig | None = None

@@ -28,5 +28,8 @@ class RunConfig(Section):
     """Complete learner states kept; older ones keep their manifest only. Evaluated policies are kept as models."""
     threads: int | None = Field(None, gt=0)
     """CPU threads of torch and vLLM; null: all cores. Models below a million parameters run faster on one."""
+    step_limit_seconds: float | None = Field(None, gt=0)
+    """Seconds without an engine step, a micro-batch or a node's begin or end after which the process is taken for hung
+    and ends with exit status 75; longer than loading the model takes; null: never. May change on an existing run."""
     max_skipped: int = Field(5, gt=0)
     """Stop after this many iterations in a row in which every group was filtered."""

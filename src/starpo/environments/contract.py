@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import reprlib
 from collections.abc import Hashable
 from typing import Any, Final
 
@@ -20,6 +21,10 @@ OWN_FAILURES: Final = (Exception, SystemExit)
 RETURN_TOLERANCE: Final = 1e-6
 #: Steps of the trial episode; enough to end most episodes and to meet every kind of step otherwise.
 TRIAL_STEPS: Final = 50
+
+#: A value in a message is cut in its middle.
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
 
 
 class ContractError(TypeError):
@@ -240,5 +245,6 @@ def _error(label: str, field: str, value: Any, expected: str) -> ContractError:
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return ContractError(
-        f"environment {label!r}: {field} is {value!r} of type {module}{kind.__qualname__}, expected {expected}"
+        f"environment {label!r}: {field} is {_SHORT.repr(value)} of type {module}{kind.__qualname__}, "
+        f"expected {expected}"
     )

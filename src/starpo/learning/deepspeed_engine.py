@@ -6,12 +6,14 @@ What it takes from DeepSpeed beyond the public interface was written for DeepSpe
 from __future__ import annotations
 
 import logging
+import math
 import os
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from starpo.algorithms.finite import all_usable, worst
 from starpo.config.learner import LearnerConfig, OptimizerConfig
 from starpo.errors import UserError
 
@@ -64,7 +66,8 @@ class TrainedModule:
             config=_deepspeed_config(optimizer, config),
         )
         self.steps = 0
-        self._create_state()
+        #: The float32 masters by which the optimizer knows its state: parameters, or flat partitions of them.
+        self._held = self._create_state()
         self._set_step_count(0)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -76,16 +79,41 @@ class TrainedModule:
         self.engine.backward(loss)
 
     def step(self) -> tuple[float, float]:
-        """One optimizer step. Returns (global gradient norm before clipping, learning rate used)."""
+        """One optimizer step. Returns (global gradient norm before clipping, learning rate used).
+
+        Where the norm is not finite the step is not taken: weights, moments and step count stay, the gradient goes.
+
+        Raises:
+            UserError: the step made a weight or a moment too large to go on with.
+        """
         rate = self._rate()
         for group in self.engine.optimizer.param_groups:
             group["lr"] = rate
         # DeepSpeed reports no norm where it leaves the optimizer alone.
         gradients = [p.grad for _, p in self._named() if p.grad is not None] if self._plain() else []
         norm = float(torch.nn.utils.get_total_norm(gradients)) if gradients else None
+        if norm is not None and not math.isfinite(norm):
+            self.engine.zero_grad()
+            return norm, rate
         self.engine.step()
+        if getattr(self.engine.optimizer, "overflow", False):  # so a ZeRO optimizer says that it took no step
+            return math.inf, rate
         self.steps += 1
+        self._check_state(rate)
         return norm if norm is not None else float(self.engine.get_global_grad_norm() or 0.0), rate
+
+    def _check_state(self, rate: float) -> None:
+        """Look at what the optimizer holds, the partitions of this rank under ZeRO."""
+        states = (self._base().state[tensor][key] for tensor in self._held for key in MOMENTS)
+        if all_usable([*(tensor.detach() for tensor in self._held), *states]):
+            return
+        named = [*self.weights().items(), *self.moments().items()]
+        name, tensor = next((each for each in named if not all_usable([each[1]])), named[0])
+        raise UserError(
+            f"optimizer step {self.steps}, learning rate {rate:g}: it made {worst(tensor):g} of an entry of {name}, "
+            "with which nothing can be computed. The policy before this iteration stands: lower learning_rate "
+            "or gradient_clip of learner.actor or learner.critic in a fork (run.fork_from)"
+        )
 
     def _rate(self) -> float:
         settings = self._settings
@@ -157,21 +185,22 @@ class TrainedModule:
         """The optimizer that DeepSpeed may have wrapped."""
         return self.engine.optimizer if self._plain() else self.engine.optimizer.optimizer
 
-    def _create_state(self) -> None:
-        """Moments of zero. Adam and DeepSpeed would create and link them at the first step only, so that before
-        it there would be nothing to store or to restore into."""
+    def _create_state(self) -> list[Tensor]:
+        """Moments of zero, for the tensors returned. Adam and DeepSpeed would create and link them at the first step
+        only, so that before it there would be nothing to store or to restore into."""
         optimizer = self.engine.optimizer
         if self._plain():
-            held = [parameter for _, parameter in self._named()]
+            held: list[Tensor] = [parameter for _, parameter in self._named()]
         else:
             # The flat float32 partitions of ZeRO 1 and 2, and of ZeRO 3.
             names = ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat")
-            held = next(getattr(optimizer, name) for name in names if hasattr(optimizer, name))
+            held = list(next(getattr(optimizer, name) for name in names if hasattr(optimizer, name)))
         for tensor in held:
             for key in MOMENTS:
                 self._base().state[tensor].setdefault(key, torch.zeros_like(tensor, requires_grad=False))
         if hasattr(optimizer, "_lazy_init_hp_params_optimizer_state"):
             optimizer._lazy_init_hp_params_optimizer_state()
+        return held
 
     def _set_step_count(self, steps: int) -> None:
         base = self._base()

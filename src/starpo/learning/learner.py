@@ -23,8 +23,10 @@ from starpo.algorithms.registry import PER_TOKEN, advantage_estimator, policy_lo
 from starpo.algorithms.value_loss import value_loss
 from starpo.config.algorithm import AlgorithmConfig
 from starpo.config.learner import LearnerConfig
+from starpo.heartbeat import beat
+from starpo.learning.bad_steps import BadSteps, cause_of, checked_estimate
 from starpo.learning.batching import Piece, Sequences, chain_rows, mini_batches, pieces
-from starpo.learning.deepspeed_engine import learner_device
+from starpo.learning.deepspeed_engine import TrainedModule, learner_device
 from starpo.learning.kl_penalty import KLPenalty
 from starpo.learning.loading import Networks
 from starpo.learning.meter import Meter, explained_variance
@@ -40,7 +42,7 @@ from starpo.store.policy_state import Adapter, PolicyState
 class UpdateResult:
     """What one iteration's update did."""
 
-    metrics: dict[str, float]
+    metrics: dict[str, Any]
     """Means over the iteration, see the glossary of metrics."""
     advantages: Tensor
     """float32 [N, T] as estimated."""
@@ -66,6 +68,8 @@ class Learner:
         self._actor, self._critic = self._networks.actor, self._networks.critic
         self._reference = self._networks.reference
         self._kl = KLPenalty(algorithm)
+        self._bad = BadSteps(config.max_bad_steps)
+        self._iteration, self._budget = 0, config.micro_batch_tokens
         self._holds = ""
         self.restore(policy)
 
@@ -74,6 +78,7 @@ class Learner:
         if self._holds != policy.identity:
             self._networks.restore(policy)
             self._kl.restore(policy.counters)
+            self._bad.restore(policy.counters)
             self._holds = policy.identity
 
     def hand_over(self, policy: Policy, *, complete: bool, monitor: dict[str, Any]) -> PolicyState:
@@ -107,9 +112,9 @@ class Learner:
         return self._networks.parts()
 
     def counters(self) -> dict[str, float]:
-        """Optimizer steps done and an adaptive KL coefficient."""
+        """Optimizer steps done, an adaptive KL coefficient, and steps in a row that were not taken."""
         steps = {"actor_steps": self._actor.steps, "critic_steps": self._critic.steps if self._critic else 0}
-        return steps | self._kl.counters()
+        return steps | self._kl.counters() | self._bad.counters()
 
     @torch.no_grad()
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -123,14 +128,21 @@ class Learner:
             rows.append(logp[0, 1:].float().cpu().tolist())
         return rows
 
-    def update(self, batch: Sequences, *, seed: int, iteration: int) -> UpdateResult:
-        """One iteration's passes over ``batch``.
+    def update(
+        self, batch: Sequences, *, seed: int, iteration: int, micro_batch_tokens: int | None = None
+    ) -> UpdateResult:
+        """One iteration's passes over ``batch``, with ``micro_batch_tokens`` in the place of the configured ones.
 
         With ``learner.target_kl`` the actor's steps end before the first one whose trajectories have gone further
         than that from the rollout policy; the step is not taken, and the critic goes on. Before the iteration's first
-        step nothing has moved, so it is always taken.
+        step nothing has moved, so it is always tried. A step with a loss or gradient that is not finite is not taken.
+
+        Raises:
+            UserError: an estimate is not finite, or too many steps in a row could not be taken.
         """
         self._holds = ""  # what is learned is none of the run's policies until it is handed over
+        self._iteration, self._budget = iteration, micro_batch_tokens or self._config.micro_batch_tokens
+        self._bad.begin_iteration()
         config, sampled = self._config, batch.mask
         if not self._algorithm.response_mask:
             batch = with_context_tokens(batch)
@@ -174,7 +186,7 @@ class Learner:
         if not learn_actor:
             first_logp = old_logp if config.old_logprobs == "recompute" else self._logp(self._actor, batch)
             meter.compare(first_logp, batch.old_logp, sampled)
-        metrics = meter.means() | corrections
+        metrics = meter.means() | corrections | self._bad.metrics()
         metrics |= self._kl.close_iteration(old_logp, reference, mask, adapt=learn_actor)
         metrics["trained_tokens"] = int(mask.sum())
         metrics["trained_trajectories"] = len(batch.keys)
@@ -199,7 +211,16 @@ class Learner:
         return self._logp(self._actor, batch, np.setdiff1d(np.arange(len(batch.keys)), spared))
 
     def _estimate(self, batch: Sequences, values: Tensor, kl_rewards: Tensor | None) -> Advantages:
-        """Advantages and returns, float32 [N, T]; estimators work in the rewards' float64."""
+        """Advantages and returns, float32 [N, T]; estimators work in the rewards' float64.
+
+        Raises ``UserError`` where they, or the KL penalty in the reward, are not finite.
+        """
+
+        def checked(what: str, found: Tensor) -> Tensor:
+            return checked_estimate(what, found.float(), batch.mask, batch.keys, self._iteration)
+
+        if kl_rewards is not None:
+            checked(f"the KL penalty in the reward ({self._algorithm.kl_estimator})", kl_rewards)
         estimate = self._estimator(
             AdvantageBatch(
                 mask=batch.mask,
@@ -212,7 +233,10 @@ class Learner:
                 anchors=batch.anchors,
             )
         )
-        return Advantages(estimate.advantages.float(), estimate.returns.float())
+        name = f"advantage estimator {self._algorithm.estimator!r}"
+        return Advantages(
+            checked(name, estimate.advantages), checked(f"{name}, as returns,", estimate.returns)
+        )
 
     def _distance(self, batch: Sequences, rows: np.ndarray, old_logp: Tensor) -> float:
         """Approximate KL (k3) of the rollout policy to the present weights, mean over the tokens of ``rows``, nats."""
@@ -235,6 +259,7 @@ class Learner:
         share = self._share(parts)
         logps = torch.zeros_like(batch.old_logp)
         lengths = batch.mask.sum(1)
+        cause = ""
         for part in parts:
             meter.count_work(part.tree)
             mask, advantage = self._move(part, batch.mask, advantages)
@@ -254,15 +279,17 @@ class Learner:
                 )
 
             surrogate = self._policy_loss(logp, old, advantage, mask)
+            terms = {"policy loss": surrogate.loss, "entropy": entropy}
             loss = policy = mean(surrogate.loss)
             if algorithm.entropy_coefficient:
                 loss = loss - algorithm.entropy_coefficient * mean(entropy)
             if reference is not None:
                 (base,) = self._move(part, reference)
-                penalty = mean(token_kl(logp, base, mask, algorithm.kl_estimator))
+                terms["KL to the first policy"] = token_kl(logp, base, mask, algorithm.kl_estimator)
+                penalty = mean(terms["KL to the first policy"])
                 loss = loss + self._kl.coefficient * penalty
                 meter.add("kl_to_base", penalty.detach())
-            self._actor.backward(share * loss, last=part is parts[-1])
+            cause = self._backward(self._actor, share * loss, terms, mask, part, parts, batch) or cause
             with torch.no_grad():
                 meter.add("policy_loss", policy.detach())
                 meter.add("entropy", entropy.sum() / total_tokens)
@@ -271,10 +298,33 @@ class Learner:
                 meter.add("approx_kl", token_kl(old, logp, mask, "k3").sum() / total_tokens)
                 logps[part.rows, part.columns] = logp.detach().cpu()
         norm, rate = self._actor.step()
-        meter.add("gradient_norm", norm / share)
-        meter.add("learning_rate", rate)
-        meter.close_step("actor")
+        if self._bad.note("actor", cause, norm, _keys(batch, parts), self._iteration):
+            meter.add("gradient_norm", norm / share)
+            meter.add("learning_rate", rate)
+            meter.close_step("actor")
+        else:
+            meter.drop_step()
         return logps
+
+    def _backward(
+        self,
+        network: TrainedModule,
+        loss: Tensor,
+        terms: dict[str, Tensor],
+        mask: Tensor,
+        part: _MicroBatch,
+        parts: list[_MicroBatch],
+        batch: Sequences,
+    ) -> str:
+        """Add the gradient of ``loss``; where that is not finite make the whole step's NaN, so that no optimizer takes
+        it, and return why: the first of ``terms``, float [B, T], that is to blame."""
+        cause = ""
+        if not bool(loss.isfinite()):
+            cause = cause_of(terms, mask, [batch.keys[row] for row in part.rows])
+            loss = loss * torch.nan
+        network.backward(loss, last=part is parts[-1])
+        beat()
+        return cause
 
     def _share(self, parts: list[_MicroBatch]) -> float:
         """Weight of a step: 1, and less for what is left over, so that all trajectories weigh the same."""
@@ -287,17 +337,22 @@ class Learner:
         assert self._critic is not None
         total_tokens, _ = _totals(batch.mask, parts)
         share = self._share(parts)
+        cause = ""
         for part in parts:
             mask, old, target = self._move(part, batch.mask, values, returns)
             predicted = self._critic(part.tree, mask)
             step = value_loss(predicted, old, target, mask, clip=self._algorithm.value_clip)
             loss = aggregate(step.loss, mask, total_tokens=total_tokens)
-            self._critic.backward(share * loss, last=part is parts[-1])
+            terms = {"value loss": step.loss}
+            cause = self._backward(self._critic, share * loss, terms, mask, part, parts, batch) or cause
             meter.add("value_loss", loss.detach())
             meter.add("value_clip_share", step.clipped.sum() / total_tokens)
         norm, _ = self._critic.step()
-        meter.add("critic_gradient_norm", norm / share)
-        meter.close_step("critic")
+        if self._bad.note("critic", cause, norm, _keys(batch, parts), self._iteration):
+            meter.add("critic_gradient_norm", norm / share)
+            meter.close_step("critic")
+        else:
+            meter.drop_step()
 
     @torch.no_grad()
     def _values(self, batch: Sequences) -> Tensor:
@@ -319,13 +374,14 @@ class Learner:
         for part in self._micro_batches(batch, np.arange(len(batch.keys)) if rows is None else rows):
             (mask,) = self._move(part, batch.mask)
             result[part.rows, part.columns] = function(part.tree, mask).float().cpu()
+            beat()
         return result
 
     def _micro_batches(self, batch: Sequences, rows: np.ndarray) -> list[_MicroBatch]:
-        budget, divide = self._config.micro_batch_tokens, self._algorithm.policy_loss in PER_TOKEN
+        divide = self._algorithm.policy_loss in PER_TOKEN
         return [
             _MicroBatch(piece.rows, piece.columns, prefix_tree(*chain_rows(batch, piece)).to(self._device))
-            for piece in pieces(batch, rows, budget, divide=divide)
+            for piece in pieces(batch, rows, self._budget, divide=divide)
         ]
 
     def _move(self, part: _MicroBatch, *tensors: Tensor) -> Iterator[Tensor]:
@@ -336,6 +392,11 @@ class Learner:
 class _MicroBatch(Piece):
     tree: PrefixTree
     """Of the chains in it."""
+
+
+def _keys(batch: Sequences, parts: list[_MicroBatch]) -> list[tuple[int, int]]:
+    """(group, member) of the trajectories of an optimizer step."""
+    return [batch.keys[row] for row in np.unique(np.concatenate([part.rows for part in parts]))]
 
 
 def _totals(mask: Tensor, parts: list[_MicroBatch]) -> tuple[int, int]:

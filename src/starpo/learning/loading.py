@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from starpo.algorithms.finite import checked_file
 from starpo.algorithms.registry import estimator_needs
 from starpo.config.algorithm import AlgorithmConfig
 from starpo.config.learner import LearnerConfig
@@ -19,7 +20,7 @@ from starpo.learning import lora
 from starpo.learning.deepspeed_engine import TrainedModule, learner_device
 from starpo.learning.models import Actor, Critic
 from starpo.store.policies import Policy, first_policy
-from starpo.store.policy_state import MODEL, Adapter, contiguous
+from starpo.store.policy_state import MODEL, PARTS, Adapter, contiguous
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,8 @@ class Networks:
     def restore(self, policy: Policy) -> None:
         """Take over a stored policy's weights, moments and counters.
 
-        The state of a run with other adapters, or without any, gives its weights only.
+        The state of a run with other adapters, or without any, gives its weights only. Raises ``UserError`` naming the
+        file that holds a number with which nothing can be computed.
         """
         mine = lora.continues(policy, self._lora)
         untrained = not policy.counters["actor_steps"]
@@ -93,12 +95,12 @@ class Networks:
         counters = policy.counters if mine else {"actor_steps": 0, "critic_steps": 0}
         self.actor.restore(
             self._actor_weights(policy),
-            policy.tensors("actor_moments") if mine else None,
+            _stored(policy, "actor_moments") if mine else None,
             int(counters["actor_steps"]),
         )
         if self.critic is not None:
-            critic = policy.tensors("critic") if mine else None
-            moments = policy.tensors("critic_moments") if critic else None
+            critic = _stored(policy, "critic") if mine else None
+            moments = _stored(policy, "critic_moments") if critic else None
             weights = critic or self._untrained_critic(policy)
             self.critic.restore(weights, moments, int(counters["critic_steps"]) if critic else 0)
 
@@ -107,7 +109,7 @@ class Networks:
         if self._lora is not None:
             return self._fresh["critic"]
         start = f"{self._trunk}."
-        weights = policy.tensors("weights") or {}
+        weights = _stored(policy, "weights") or {}
         trunk = {
             f"decoder.{name.removeprefix(start)}": tensor
             for name, tensor in weights.items()
@@ -119,12 +121,12 @@ class Networks:
     def _actor_weights(self, policy: Policy) -> dict[str, Tensor]:
         """The trained tensors of the actor by the module's names."""
         if self._lora is None:
-            weights = policy.tensors("weights") or {}
+            weights = _stored(policy, "weights") or {}
             return {f"model.{name}": tensor for name, tensor in weights.items()}
         base = lora.base_for(policy, self._lora)
         if base != self._base:
             raise ValueError(f"{policy.identity} belongs to the base {base}, this learner holds {self._base}")
-        adapter = policy.tensors("adapter") if lora.continues(policy, self._lora) else None
+        adapter = _stored(policy, "adapter") if lora.continues(policy, self._lora) else None
         return self._fresh["actor"] if adapter is None else lora.from_file_names(adapter, "model")
 
     def weights(self) -> dict[str, Tensor]:
@@ -152,6 +154,12 @@ class Networks:
         return parts
 
 
+def _stored(policy: Policy, part: str) -> dict[str, Tensor] | None:
+    """``policy.tensors(part)``, checked."""
+    tensors = policy.tensors(part)
+    return tensors and dict(checked_file(tensors.items(), policy.model_directory / PARTS[part]))
+
+
 def _dtype(config: LearnerConfig) -> torch.dtype:
     return getattr(torch, config.dtype)
 
@@ -163,6 +171,7 @@ def _causal_model(directory: Path, config: LearnerConfig) -> Any:
     model = AutoModelForCausalLM.from_pretrained(
         directory, config=settings, dtype=_dtype(config), local_files_only=True
     )
+    checked_file(model.named_parameters(), directory / MODEL)
     if config.gradient_checkpointing:
         _recompute(model)
     return model

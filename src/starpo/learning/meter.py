@@ -29,6 +29,10 @@ class Meter:
             self._closed.setdefault(name, []).append(sum(float(value) for value in values))
         self._open = {}
 
+    def drop_step(self) -> None:
+        """End of an optimizer step that was not taken: its numbers count for nothing."""
+        self._open = {}
+
     def count_work(self, tree: PrefixTree) -> None:
         """What the actor computes for a micro-batch."""
         self._chained += tree.chained

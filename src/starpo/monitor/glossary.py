@@ -64,6 +64,15 @@ UPDATE: dict[str, str] = {
     ),
     "actor_steps": "Optimizer steps of the actor in this iteration.",
     "critic_steps": "Optimizer steps of the critic in this iteration.",
+    "bad_steps": (
+        "Optimizer steps of actor and critic that were not taken because a loss or the gradient was not finite; their "
+        "numbers are in none of the means."
+    ),
+    "bad_step_cause": "The first such step's network, term and trajectories, as text; absent where bad_steps is 0.",
+    "update_retries": (
+        "1 where the update ran out of memory and was done again with half of learner.micro_batch_tokens; absent "
+        "otherwise."
+    ),
     "comparison_steps": "Comparisons of engine and learner in this iteration.",
     "policy_loss": (
         "Policy loss, aggregated as algorithm.aggregation says; with ratio r = exp(logp - old_logp) and "

@@ -16,6 +16,23 @@ from starpo.rollout.environments import Opening, Outcome
 from starpo.seeds import Purpose, SeedKey
 
 
+def too_long(trajectory: Trajectory, observation: str, agent: AgentConfig, template: ChatTemplate) -> str:
+    """The environment's failure where no tokenisation of ``observation`` fits into the context; empty: it may fit.
+
+    Said before it is tokenised, which of a very long text takes minutes.
+    """
+    if template.longest_token is None:
+        return ""
+    room = template.longest_token * agent.max_tokens_per_trajectory
+    if len(observation) <= room:
+        return ""
+    return (
+        f"an observation of {len(observation):,} characters of environment {trajectory.address.environment!r}, where "
+        f"agent.max_tokens_per_trajectory = {agent.max_tokens_per_trajectory} tokens hold {room:,} at most (instance "
+        f"seed {trajectory.instance_seed}, dynamics seed {trajectory.dynamics_seed})"
+    )
+
+
 class Episode:
     """One trajectory in the making: a token chain and the agent's limits. Its environment is elsewhere.
 
@@ -92,6 +109,10 @@ class Episode:
     def receive(self, completion: Completion, outcome: Outcome) -> None:
         """Record this turn's sampled tokens and what came of them; prepare the next context or end."""
         self.chain.extend(completion.token_ids)
+        if not outcome.error and (
+            why := too_long(self.trajectory, outcome.observation, self._agent, self._template)
+        ):
+            outcome = dataclasses.replace(outcome, observation=self._observation, error=why)
         if outcome.error:
             self.trajectory.error = outcome.error
         seen = outcome.observation if outcome.executed else self._observation

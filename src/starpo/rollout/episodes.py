@@ -19,6 +19,7 @@ from starpo.config.agent import AgentConfig
 from starpo.config.environment import MixtureMember
 from starpo.environments.registry import recipe
 from starpo.environments.splits import Instance, Split
+from starpo.heartbeat import beat
 from starpo.rollout.engine import Engine, Sampling
 from starpo.rollout.environments import (
     Act,
@@ -31,7 +32,7 @@ from starpo.rollout.environments import (
     Reading,
     Task,
 )
-from starpo.rollout.episode import Episode
+from starpo.rollout.episode import Episode, too_long
 from starpo.rollout.mixture import deal
 from starpo.seeds import Purpose, SeedKey
 
@@ -139,9 +140,12 @@ def begin_episodes(
     )
     episodes: list[Trajectory | Episode] = list(begun)
     for number, opening in zip(numbers, openings, strict=True):
-        if isinstance(opening, Failure):
+        failed = opening.error if isinstance(opening, Failure) else ""
+        if not failed and (failed := too_long(begun[number], opening.observation, agent, template)):
+            environments.answer([Leave(number)])
+        if failed:
             begun[number].stop_reason = StopReason.ENVIRONMENT_ERROR
-            begun[number].error = opening.error
+            begun[number].error = failed
         else:
             episodes[number] = Episode(begun[number], opening, owners[number], agent, template)
     return episodes
@@ -173,6 +177,7 @@ def run_episodes(
             submit(number, episode)
     while waiting:
         finished = [(completion, *waiting.pop(completion.request)) for completion in engine.poll()]
+        beat()
         outcomes = environments.answer(
             [Act(number, *episode.response(completion)) for completion, number, episode in finished]
         )

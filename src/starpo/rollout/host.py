@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from dataclasses import dataclass
 
 from starpo.agent.template import ChatTemplate
@@ -60,8 +61,13 @@ class EngineHost:
         return self._serving
 
     def _start(self, policy: Policy, config: EngineConfig, agent: AgentConfig) -> Serving:
+        from starpo.rollout.vllm_engine import VLLMEngine, stored_weights  # noqa: PLC0415 - loads torch
+
         policy.check_model()
         template = ChatTemplate.of(policy.tokenizer())
+        collections.deque(
+            stored_weights(policy.model_directory), maxlen=0
+        )  # looked at before an engine takes them
         context = agent.max_tokens_per_trajectory
         if config.kind == "transformers":
             from starpo.rollout.transformers_engine import TransformersEngine  # noqa: PLC0415
@@ -70,8 +76,6 @@ class EngineHost:
                 policy.model_directory, config, stop_ids=template.stop_ids, identity=policy.identity
             )
         else:
-            from starpo.rollout.vllm_engine import VLLMEngine  # noqa: PLC0415
-
             engine = VLLMEngine(
                 policy.model_directory,
                 config,

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from starpo.algorithms.finite import checked_file
 from starpo.config.rollout import EngineConfig
 from starpo.errors import UserError
 from starpo.rollout.engine import Completion, Held, Sampling
@@ -195,11 +196,14 @@ class VLLMEngine:
 
 
 def stored_weights(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    """All tensors of a Hugging Face model directory. Raises ``UserError`` if there are none."""
+    """All tensors of a Hugging Face model directory.
+
+    Raises ``UserError`` if there are none, and for a file with a number with which nothing can be computed.
+    """
     from safetensors.torch import load_file  # noqa: PLC0415
 
     files = sorted(directory.glob("model*.safetensors"))
     if not files:
         raise UserError(f"{directory}: no model*.safetensors; the weights were pruned or never written")
     for file in files:
-        yield from load_file(file).items()
+        yield from checked_file(load_file(file).items(), file)

@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from starpo.app.terminal.progress import IterationProgress
 
 
+def update_troubles(metrics: dict[str, Any]) -> list[str]:
+    """What went wrong in an iteration's update without ending the run, as sentences."""
+    iteration, lines = metrics["iteration"], []
+    if metrics.get("update_retries"):
+        lines.append(
+            f"iteration {iteration}: the update ran out of memory and was done again with half of "
+            "learner.micro_batch_tokens"
+        )
+    if count := int(metrics.get("bad_steps", 0)):
+        steps = "1 optimizer step was" if count == 1 else f"{count} optimizer steps were"
+        lines.append(f"iteration {iteration}: {steps} not taken, the first: {metrics['bad_step_cause']}")
+    return lines
+
+
 class TerminalHooks:
     """Prints progress and results."""
 
@@ -84,6 +98,8 @@ class TerminalHooks:
     def _report_iteration(self, metrics: dict[str, Any]) -> None:
         if self._progress is not None:
             self._progress.report(metrics | self._clock.iteration)
+        for line in update_troubles(metrics):
+            console().print(line, highlight=False, markup=False, soft_wrap=True)
         for event in metrics.get("monitor_events", []):
             console().print(f"monitor: {event}", highlight=False, soft_wrap=True)
 
