@@ -7,6 +7,7 @@ import sys
 import warnings
 from importlib import resources
 from pathlib import Path
+from traceback import format_exc
 from typing import Any
 
 import click
@@ -33,6 +34,7 @@ from starpo.app.kedro_internals import split_params
 from starpo.config.kedro_command import check_env, kedro_run
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
+from starpo.redaction import redact
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +65,9 @@ def run(
     """Run a pipeline. What is there already is kept: after an interruption the same command goes on."""
     names = [*selection.pop("pipelines"), *selection.pop("more_pipelines")] or ["train_starpo_s"]
     from starpo.app.terminal.interrupts import sigterm_interrupts  # noqa: PLC0415
+    from starpo.app.terminal.quiet import redact_terminal  # noqa: PLC0415
 
+    redact_terminal()
     warnings.filterwarnings("ignore")
     try:
         _check_names(names, env, Path(conf_source or "conf"))
@@ -90,8 +94,9 @@ def run(
     except Exception as error:
         mistake = user_mistake(error)
         if mistake is None or traceback:
-            raise
-        click.secho(f"Error: {mistake}", fg="red", err=True)
+            click.echo(redact(format_exc()), err=True)
+        else:
+            click.secho(f"Error: {redact(mistake)}", fg="red", err=True)
         sys.exit(1)
     from starpo import settings  # noqa: PLC0415
 

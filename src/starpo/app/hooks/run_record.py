@@ -14,6 +14,7 @@ from kedro.framework.hooks import hook_impl
 from starpo.app.hooks.parameters import ParametersHooks
 from starpo.app.terminal.quiet import log_to_file
 from starpo.config.resolved import Resolved
+from starpo.redaction import redact
 from starpo.store import runs
 from starpo.store.layout import Layer, RunPaths
 
@@ -68,7 +69,7 @@ class RunRecordHooks:
     @hook_impl(trylast=True)
     def on_pipeline_error(self, error: Exception, catalog: Any) -> None:
         """The run failed; what it wrote stays."""
-        self._end(catalog, "failed", f"{type(error).__name__}: {error}".partition("\n")[0])
+        self._end(catalog, "failed", redact(f"{type(error).__name__}: {error}").partition("\n")[0])
 
     def interrupted(self) -> None:
         """Ctrl-C or SIGTERM, which Kedro's hooks do not see."""
