@@ -1,4 +1,4 @@
-"""``starpo runs list | show | rm | plot``: runs on disk."""
+"""``starpo runs``: runs on disk."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from starpo.app.commands.mirror import mirror
 from starpo.app.commands.options import root_option, terminal
 from starpo.config.identity import flatten
 from starpo.errors import UserError
+from starpo.redaction import redact
 from starpo.store.layout import Layer, RunPaths, layer_folder
 from starpo.store.runs import (
     RunRecord,
@@ -103,7 +105,7 @@ def show(name: str, root: Path) -> None:
         console.print(evaluations)
     parameters = Table("parameter", "value", box=None, pad_edge=False)
     for key, value in flatten(record.parameters).items():
-        parameters.add_row(".".join(key), escape(json.dumps(value, ensure_ascii=False)))
+        parameters.add_row(".".join(key), escape(redact(json.dumps(value, ensure_ascii=False))))
     console.print()
     console.print(parameters)
 
@@ -145,6 +147,9 @@ def plot(names: tuple[str, ...], out: Path, root: Path) -> None:
 
     plot_runs([Run(root, read_record(root, name)) for name in names], out)
     click.echo(f"wrote {out}")
+
+
+runs.add_command(mirror)
 
 
 def _progress(root: Path, record: RunRecord) -> str:
