@@ -91,14 +91,16 @@ def _split(uri: str) -> tuple[str, str, str]:
     parts = urlsplit(uri)
     signs, at, host = parts.netloc.rpartition("@")
     user, _, password = signs.partition(":")
-    bare = urlunsplit(parts._replace(netloc=host)) if at else uri
+    bare = _at(uri, host) if at else uri
     return bare, unquote(user), unquote(password)
 
 
 def _with(uri: str, user: str, password: str) -> str:
-    parts = urlsplit(uri)
-    if not parts.netloc:
-        return uri
-    return urlunsplit(
-        parts._replace(netloc=f"{quote(user, safe='')}:{quote(password, safe='')}@{parts.netloc}")
-    )
+    host = urlsplit(uri).netloc
+    return _at(uri, f"{quote(user, safe='')}:{quote(password, safe='')}@{host}") if host else uri
+
+
+def _at(uri: str, place: str) -> str:
+    """The address with another ``user:password@host:port``."""
+    scheme, _, *rest = urlsplit(uri)
+    return urlunsplit((scheme, place, *rest))
