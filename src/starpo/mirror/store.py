@@ -38,7 +38,7 @@ _SETTINGS = {
 """MLflow's environment variables, set where the user has not."""
 _LOCK_WAIT = 5.0
 """Longest wait for another process's lock on a SQLite database, s; MLflow's own is 20, ten times over when it opens."""
-_TURN_WAIT = 60.0
+_TURN_WAIT = 120.0
 """Longest wait for another process that opens the store, s: on a busy machine its tables take a while."""
 _SQLITE = "sqlite:///"
 
