@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -21,7 +22,7 @@ def project_config(root: Path, env: str | None = None) -> MlflowConfig:
     Raises:
         UserError: a file cannot be read, or holds mistakes.
     """
-    raw = {}
+    raw: dict[str, Any] = {}
     for folder in ("base", env or "local"):
         file = root / "conf" / folder / "mlflow.yml"
         try:
