@@ -24,6 +24,7 @@ INTERNALS = {
     "deepspeed": ("0.19", "src/starpo/learning/deepspeed_engine.py"),
     "transformers": ("5.19", "src/starpo/learning/tree_attention.py"),
     "dvc": ("3.67", "src/starpo/mirror/lineage.py"),
+    "mlflow": ("3.17", "src/starpo/mirror/mlflow_internals.py"),
 }
 
 

@@ -7,6 +7,7 @@ import sys
 import warnings
 from importlib import resources
 from pathlib import Path
+from traceback import format_exc
 from typing import Any
 
 import click
@@ -34,6 +35,7 @@ from starpo.app.mistakes import user_mistake
 from starpo.config.kedro_command import check_env, kedro_run
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
+from starpo.redaction import redact
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +80,9 @@ def run(
         sys.exit(supervisor.supervise(sys.argv[1:]))
     names = [*selection.pop("pipelines"), *selection.pop("more_pipelines")] or ["train_starpo_s"]
     from starpo.app.terminal.interrupts import sigterm_interrupts  # noqa: PLC0415
+    from starpo.app.terminal.quiet import redact_terminal  # noqa: PLC0415
 
+    redact_terminal()
     warnings.filterwarnings("ignore")
     try:
         _check_names(names, env, Path(conf_source or "conf"))
@@ -105,8 +109,9 @@ def run(
     except Exception as error:
         mistake = user_mistake(error)
         if mistake is None or traceback:
-            raise
-        click.secho(f"Error: {mistake}", fg="red", err=True)
+            click.echo(redact(format_exc()), err=True)
+        else:
+            click.secho(f"Error: {redact(mistake)}", fg="red", err=True)
         sys.exit(1)
     from starpo import settings  # noqa: PLC0415
 

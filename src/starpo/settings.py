@@ -19,7 +19,6 @@ warnings.filterwarnings("ignore", message="One or more dataset names contain")
 parameters = ParametersHooks()
 run = RunRecordHooks(parameters)
 clock = ClockHooks(run)
-gates = GateHooks(run)
 
 # In the order in which they are called (a run begins before it is timed, its tables are printed before its MLflow
 # run ends); Kedro itself calls the last one first.
@@ -32,8 +31,8 @@ HOOKS = tuple(
             clock,
             WatchdogHooks(run),
             TerminalHooks(run, clock),
-            gates,
-            MirrorHooks(run, clock, gates),
+            GateHooks(run),
+            MirrorHooks(run, clock),
             RetentionHooks(run),
         )
     )

@@ -56,6 +56,15 @@ def test_a_mistake_in_the_parameters_is_one_clear_message(
         assert part in message
 
 
+def test_a_password_is_shown_neither_in_a_message_nor_in_a_traceback(
+    empty: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = "--params=base_policy.path=https://ann:made-up-word@host/model"
+    assert "ann:***@host" in refused(empty, *SMOKE, params)
+    traced = refused(empty, *SMOKE, params, "--traceback")
+    assert "Traceback" in traced and "ann:***@host" in traced and "made-up-word" not in traced
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -165,3 +165,10 @@ def test_the_line_that_is_named_is_the_one_that_was_broken(
         broken = [*lines[:number], f"\t{lines[number].strip()}", *lines[number + 1 :]]
         path.write_text("\n".join(broken) + "\n")
         assert f"line {number + 1}: found character '\\t'" in (fault(path) or "")
+
+
+def test_a_broken_file_of_credentials_is_named_without_its_lines(conf: Path) -> None:
+    (conf / "local/credentials.yml").write_text("mlflow:\n  password: 'made-up-word\n")
+    message = raised_message(UserError, lambda: loader(conf)["credentials"])
+    assert message.startswith("conf/local/credentials.yml, line 3")
+    assert "made-up-word" not in message

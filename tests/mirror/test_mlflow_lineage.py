@@ -14,64 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from builders import PROJECT
+from stored_run import table, turn
 
 from starpo.errors import UserError
 from starpo.mirror.config import MlflowConfig
 from starpo.mirror.lineage import dvc_digest
 from starpo.mirror.mirror import MlflowMirror
 from starpo.mirror.registry import CANDIDATE, CHAMPION, find, set_alias
+from starpo.mirror.store import open_store
 from starpo.mirror.traces import sampled_keys
-from starpo.store.runs import new_record
-from starpo.store.schemas import SCHEMA_VERSION, TURNS, WINDOWED_TURNS
+from starpo.store.runs import RunRecord, new_record
+from starpo.store.schemas import WINDOWED_TURNS
 
 CONFIG = MlflowConfig.model_validate({"tracking": {"system_metrics_seconds": None, "trace_share": 0.5}})
 PARAMETERS = {"run": {"seed": 1}}
-
-
-def turn(group: int, number: int, *, success: bool = False, stop: str = "terminated") -> dict:
-    """One row of a two-turn trajectory."""
-    return {
-        "iteration": 0,
-        "policy_step": 7,
-        "environment": "lake",
-        "split": "test",
-        "stream": "test",
-        "group": group,
-        "member": 0,
-        "turn": number,
-        "instance_seed": group,
-        "dynamics_seed": group,
-        "sampling_seed": group,
-        "temperature": 0.5,
-        "top_p": 1.0,
-        "observation": f"state {number}",
-        "context_ids": [1, 2, 3],
-        "response": "<think>go</think><answer>Up</answer>",
-        "response_ids": [4, 5],
-        "response_logprobs": [-0.5, -0.25],
-        "stop_reason": "stop",
-        "thought": "go",
-        "actions": ["Up"],
-        "executed": ["Up"],
-        "format_valid": True,
-        "reward": float(success),
-        "effective": 1,
-        "next_observation": f"state {number + 1}",
-        "terminated": success,
-        "truncated": False,
-        "success": success,
-        "trajectory_stop": stop,
-        "error": "",
-        "info": "{}",
-        "schema_version": SCHEMA_VERSION,
-    }
-
-
-def table(path: Path, groups: int = 4) -> Path:
-    """Trajectories of two turns, every second one successful."""
-    rows = [turn(g, n, success=g % 2 == 0 and n == 1) for g in range(groups) for n in range(2)]
-    pq.write_table(pa.Table.from_pylist(rows, schema=TURNS), path)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +35,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("project")
 
 
+def begun(
+    root: Path, record: RunRecord, config: MlflowConfig = CONFIG, parent: str | None = None
+) -> MlflowMirror:
+    return MlflowMirror(root, config, open_store(root, config), record, parent=parent)
+
+
 @pytest.fixture
 def mirror(root: Path):
-    mirror = MlflowMirror(root, CONFIG)
-    assert mirror.begin(new_record("lake", "train_starpo_s", PARAMETERS), PARAMETERS)
+    mirror = begun(root, new_record("lake", "train_starpo_s", PARAMETERS))
     yield mirror
     mirror.close()
 
@@ -179,10 +140,12 @@ def test_the_last_policy_is_the_candidate_and_a_champion_is_named_by_hand(
     policy = tmp_path / "policy_0050"
     policy.mkdir()
     (policy / "manifest.json").write_text("{}")
-    assert mirror.register_candidate(environment, "lake-seed0", 50) is None  # nothing logged yet
     mirror.log_policy(policy, 50, {})
-    version = mirror.register_candidate(environment, "lake-seed0", 50)
-    assert version == mirror.register_candidate(environment, "lake-seed0", 50)
+    version = mirror.register_candidate(environment, "lake-seed0", 50, finished=2000)
+    assert version == mirror.register_candidate(environment, "lake-seed0", 50, finished=2000)
+    # A training that ended earlier and is written later does not take its place.
+    mirror.log_policy(policy, 40, {})
+    assert mirror.register_candidate(environment, "lake-older", 40, finished=1000) != version
     found = find(client(root), CANDIDATE, environment)
     assert (found.environment, found.run, found.iteration) == (environment, "lake-seed0", 50)
     assert (found.directory / "manifest.json").exists()
@@ -225,24 +188,22 @@ def test_trajectories_are_dataset_inputs_and_are_logged_once(root, mirror) -> No
 def test_runs_of_a_study_are_nested_in_one_parent_and_an_evaluation_in_its_training(root) -> None:
     children = []
     for name in ("cell-a", "cell-b"):
-        mirror = MlflowMirror(root, CONFIG)
-        children.append(
-            mirror.begin(new_record(name, "train_starpo_s", PARAMETERS), PARAMETERS, study="four")
-        )
+        mirror = begun(root, new_record(name, "train_starpo_s", {"run": {"seed": 1, "study": "four"}}))
+        children.append(mirror.run_id)
         mirror.end("FINISHED")
     parents = {client(root).get_run(each).data.tags["mlflow.parentRunId"] for each in children}
     assert len(parents) == 1
     parent = client(root).get_run(parents.pop())
     assert (parent.info.run_name, parent.info.status) == ("four", "FINISHED")
-    evaluation = MlflowMirror(root, CONFIG)
-    nested = evaluation.begin(new_record("ev", "evaluate", PARAMETERS), PARAMETERS, parent=children[0])
+    evaluation = begun(root, new_record("ev", "evaluate", PARAMETERS), parent=children[0])
     evaluation.end("FINISHED")
-    assert client(root).get_run(nested).data.tags["mlflow.parentRunId"] == children[0]
+    assert client(root).get_run(evaluation.run_id).data.tags["mlflow.parentRunId"] == children[0]
 
 
 def test_the_machine_is_watched_while_a_run_goes_on(root) -> None:
-    mirror = MlflowMirror(root, MlflowConfig.model_validate({"tracking": {"system_metrics_seconds": 0.2}}))
-    run_id = mirror.begin(new_record("watched", "train_starpo_s", PARAMETERS), PARAMETERS)
+    config = MlflowConfig.model_validate({"tracking": {"system_metrics_seconds": 0.2}})
+    mirror = begun(root, new_record("watched", "train_starpo_s", PARAMETERS), config)
+    run_id = mirror.run_id
     import time
 
     deadline = time.monotonic() + 20

@@ -19,8 +19,8 @@ from builders import ScriptedEngine, agent, engine_config, plan, template_of
 
 from starpo.agent.records import StopReason, Trajectory
 from starpo.agent.template import ChatTemplate
-from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.app.mistakes import user_mistake
+from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.config.reward import FilterConfig
 from starpo.environments.contract import ContractError
 from starpo.rewards.total import bind_terms

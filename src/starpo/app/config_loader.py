@@ -133,6 +133,8 @@ def _marked(path: Path, error: yaml.MarkedYAMLError) -> str:
         problem = f"{problem} ({error.context} from line {began.line + 1} on)"
         shown.add(began.line)
     lines = path.read_text(encoding="utf-8").splitlines()
-    there = [number for number in sorted(shown) if number < len(lines)]
+    there = [
+        number for number in sorted(shown) if number < len(lines) and not path.name.startswith("credentials")
+    ]
     quoted = "".join(f"\n  {number + 1:>4} | {lines[number].expandtabs(4)}" for number in there)
     return f", line {at.line + 1}: {problem}{quoted}\n{_YAML_REMEDY}"

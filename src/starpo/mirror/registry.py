@@ -21,6 +21,8 @@ CANDIDATE = "candidate"
 CHAMPION = "champion"
 ALIASES = (CANDIDATE, CHAMPION)
 _PREFIX = "starpo-"
+_FINISHED = "finished"
+"""Tag of a version: when its training ended, unix ms."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,14 @@ class RegisteredPolicy:
 
 
 def register(
-    client: MlflowClient, *, environment: str, model_id: str, run_id: str, run: str, iteration: int
+    client: MlflowClient,
+    *,
+    environment: str,
+    model_id: str,
+    run_id: str,
+    run: str,
+    iteration: int,
+    finished: int,
 ) -> str:
     """A version for a logged model, the existing one if there is one; returns the version."""
     from mlflow.exceptions import MlflowException  # noqa: PLC0415
@@ -54,7 +63,7 @@ def register(
         if known.tags.get("model_id") == model_id:
             return str(known.version)
     model = client.get_logged_model(model_id)
-    tags = {"model_id": model_id, "run": run, "iteration": str(iteration)}
+    tags = {"model_id": model_id, "run": run, "iteration": str(iteration), _FINISHED: str(finished)}
     version = client.create_model_version(
         name, source=model.artifact_location, run_id=run_id, model_id=model_id, tags=tags
     )
@@ -72,6 +81,16 @@ def version_of(client: MlflowClient, environment: str, run: str, iteration: int)
 def set_alias(client: MlflowClient, environment: str, alias: str, version: str) -> None:
     """Let ``alias`` name ``version``; the version that had it loses it."""
     client.set_registered_model_alias(_model(environment), alias, version)
+
+
+def offer_candidate(client: MlflowClient, environment: str, version: str, finished: int) -> None:
+    """Make ``version`` the candidate, unless the present one's training ended later than ``finished`` (unix ms)."""
+    name = _model(environment)
+    if CANDIDATE in client.get_registered_model(name).aliases:
+        present = client.get_model_version_by_alias(name, CANDIDATE)
+        if int(present.tags.get(_FINISHED, 0)) > finished:
+            return
+    set_alias(client, environment, CANDIDATE, version)
 
 
 def find(client: MlflowClient, alias: str, environment: str | None = None) -> RegisteredPolicy:

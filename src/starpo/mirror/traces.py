@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 Key = tuple[int, int]
 """(group, member)."""
@@ -73,6 +75,7 @@ def _ids_of_their_own() -> Iterator[None]:
 
 @_ids_of_their_own()
 def log_traces(
+    client: MlflowClient,
     turns: pa.Table,
     keys: Sequence[Key],
     *,
@@ -80,10 +83,12 @@ def log_traces(
     run_id: str,
     session: str,
     seconds: Mapping[Key, Sequence[float]],
+    ended: int,
 ) -> int:
-    """Write one trace per trajectory in ``keys`` to MLflow's present store; returns how many.
+    """Write one trace per trajectory in ``keys`` to MLflow's present store, if it has none; returns how many.
 
     Args:
+        client: of the same store.
         turns: a table of one suite and one policy, as :func:`starpo.store.reading.read_table` gives it.
         keys: which trajectories.
         experiment_id: of MLflow.
@@ -91,53 +96,87 @@ def log_traces(
         session: names the evaluation.
         seconds: wall-clock time of each turn, from its request to its environment's answer; trajectories run side
             by side, so their times overlap. A trajectory that is missing here gets spans without duration.
+        ended: when the evaluation ended, unix ns.
+
+    Raises:
+        RuntimeError: the store did not take all of them. MLflow itself drops such traces and says nothing.
     """
+    chosen = set(keys)
+    known = _traced(client, experiment_id, run_id, session)
+    news = {
+        name: (key, rows)
+        for key, rows in _trajectories(turns)
+        if key in chosen and (name := f"{rows[0]['environment']} {key[0]}.{key[1]}") not in known
+    }
+    for name, (key, rows) in news.items():
+        metadata = {"mlflow.trace.session": session, "mlflow.sourceRun": run_id}
+        _log_trace(name, rows, experiment_id, metadata, list(seconds.get(key, [])), ended)
+    if news and (missing := set(news) - _traced(client, experiment_id, run_id, session)):
+        raise RuntimeError(f"{len(missing)} of {len(news)} traces did not arrive")
+    return len(news)
+
+
+def _traced(client: MlflowClient, experiment_id: str, run_id: str, session: str) -> set[str]:
+    """Names of an evaluation's traces that the store has."""
+    wanted = f"metadata.`mlflow.trace.session` = '{session}' AND metadata.`mlflow.sourceRun` = '{run_id}'"
+    names, token = set(), None
+    while True:
+        page = client.search_traces(
+            locations=[experiment_id], filter_string=wanted, include_spans=False, page_token=token
+        )
+        names |= {trace.info.tags["mlflow.traceName"] for trace in page}
+        token = page.token
+        if not token:
+            return names
+
+
+def _log_trace(
+    name: str,
+    rows: list[dict[str, Any]],
+    experiment_id: str,
+    metadata: dict[str, str],
+    durations: list[float],
+    ended: int,
+) -> None:
     import mlflow  # noqa: PLC0415
 
-    chosen = set(keys)
-    written = 0
-    for key, rows in _trajectories(turns):
-        if key not in chosen:
-            continue
-        last, durations = rows[-1], list(seconds.get(key, []))
-        durations += [0.0] * (len(rows) - len(durations))
-        # The evaluation has just ended: spans end now and began as long ago as they took.
-        now = time.time_ns() - int(sum(durations) * 1e9)
-        root = mlflow.start_span_no_context(
-            f"{last['environment']} {key[0]}.{key[1]}",
-            span_type="AGENT",
-            inputs={"observation": rows[0]["observation"], "instance_seed": rows[0]["instance_seed"]},
-            experiment_id=experiment_id,
+    last = rows[-1]
+    durations += [0.0] * (len(rows) - len(durations))
+    # Spans end with the evaluation and began as long before as they took.
+    now = ended - int(sum(durations) * 1e9)
+    root = mlflow.start_span_no_context(
+        name,
+        span_type="AGENT",
+        inputs={"observation": rows[0]["observation"], "instance_seed": rows[0]["instance_seed"]},
+        experiment_id=experiment_id,
+        start_time_ns=now,
+        tags=_tags(last, rows),
+        metadata=metadata,
+    )
+    told: dict[str, Any] = {}
+    for row, duration in zip(rows, durations, strict=True):
+        span = mlflow.start_span_no_context(
+            f"turn {row['turn']}",
+            span_type="LLM",
+            parent_span=root,
+            inputs={"observation": row["observation"], **({"info before": told} if told else {})},
+            attributes=_attributes(row, duration),
             start_time_ns=now,
-            tags=_tags(last, rows),
-            metadata={"mlflow.trace.session": session, "mlflow.sourceRun": run_id},
         )
-        told: dict[str, Any] = {}
-        for row, duration in zip(rows, durations, strict=True):
-            span = mlflow.start_span_no_context(
-                f"turn {row['turn']}",
-                span_type="LLM",
-                parent_span=root,
-                inputs={"observation": row["observation"], **({"info before": told} if told else {})},
-                attributes=_attributes(row, duration),
-                start_time_ns=now,
-            )
-            now += int(duration * 1e9)
-            after = own_info(row["info"])
-            told = after or told  # a turn without an action changed nothing and has none
-            span.end(outputs=_outputs(row) | ({"info": after} if after else {}), end_time_ns=now)
-        root.end(
-            outputs={
-                "success": last["success"],
-                "return": sum(row["reward"] for row in rows),
-                "stop": last["trajectory_stop"],
-                "final observation": last["next_observation"],
-            },
-            status="ERROR" if last["error"] else "OK",
-            end_time_ns=now,
-        )
-        written += 1
-    return written
+        now += int(duration * 1e9)
+        after = own_info(row["info"])
+        told = after or told  # a turn without an action changed nothing and has none
+        span.end(outputs=_outputs(row) | ({"info": after} if after else {}), end_time_ns=now)
+    root.end(
+        outputs={
+            "success": last["success"],
+            "return": sum(row["reward"] for row in rows),
+            "stop": last["trajectory_stop"],
+            "final observation": last["next_observation"],
+        },
+        status="ERROR" if last["error"] else "OK",
+        end_time_ns=now,
+    )
 
 
 def own_info(text: str) -> dict[str, Any]:

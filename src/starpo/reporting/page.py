@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from starpo.errors import UserError
+from starpo.redaction import redact
 
 _SCRIPTS = ("elements.js", "charts.js", "tables.js", "trajectory.js", "browser.js", "main.js")
 
@@ -58,7 +59,7 @@ def _page(summary: dict[str, Any], trajectories: dict[str, Any]) -> str:
     parts = {
         "TITLE": escape(f"starpo: {summary['name']}"),
         "STYLE": _file("report.css"),
-        "SUMMARY": _json(summary).replace("<", "\\u003c"),
+        "SUMMARY": redact(_json(summary)).replace("<", "\\u003c"),
         "TRAJECTORIES": _packed(_json(trajectories)),
         "SCRIPT": "\n".join(_file(name) for name in _SCRIPTS),
     }

@@ -12,6 +12,7 @@ from starpo.app.commands.models import models
 from starpo.app.commands.policies import play, serve
 from starpo.app.commands.runs import runs
 from starpo.errors import UserError
+from starpo.redaction import redact
 
 
 class _Plain(click.Group):
@@ -21,7 +22,7 @@ class _Plain(click.Group):
         try:
             super().invoke(ctx)
         except UserError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(redact(str(error))) from error
         except (click.Abort, KeyboardInterrupt, EOFError):
             ctx.exit(130)
 

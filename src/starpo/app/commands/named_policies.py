@@ -25,8 +25,7 @@ def named_policy(root: Path, name: str, environment: str | None = None) -> Polic
         UserError: nothing is called so; the message lists what is there.
     """
     if name in ALIASES:
-        client, _ = project_store(root)
-        return Policy.open(find(client, name, environment).directory)
+        return Policy.open(find(project_store(root).client, name, environment).directory)
     run, _, iteration = name.partition("@")
     read_record(root, run)  # refuses an unknown run and lists the known ones
     paths = RunPaths(root, run)

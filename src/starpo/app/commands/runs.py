@@ -13,9 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from starpo.app.commands.damage import repair, verify
+from starpo.app.commands.mirror import mirror
 from starpo.app.commands.options import root_option, terminal
 from starpo.config.identity import flatten
 from starpo.errors import UserError
+from starpo.redaction import redact
 from starpo.store.checksums import lost_files
 from starpo.store.layout import Layer, RunPaths, layer_folder
 from starpo.store.runs import (
@@ -106,7 +108,7 @@ def show(name: str, root: Path) -> None:
         console.print(evaluations)
     parameters = Table("parameter", "value", box=None, pad_edge=False)
     for key, value in flatten(record.parameters).items():
-        parameters.add_row(".".join(key), escape(json.dumps(value, ensure_ascii=False)))
+        parameters.add_row(".".join(key), escape(redact(json.dumps(value, ensure_ascii=False))))
     console.print()
     console.print(parameters)
 
@@ -152,6 +154,7 @@ def plot(names: tuple[str, ...], out: Path, root: Path) -> None:
 
 runs.add_command(verify)
 runs.add_command(repair)
+runs.add_command(mirror)
 
 
 def _progress(root: Path, record: RunRecord) -> str:

@@ -144,7 +144,7 @@ def _mirror_alias(root: Path, environment: str, champion: Champion) -> None:
     from starpo.mirror.registry import CHAMPION, set_alias, version_of  # noqa: PLC0415
     from starpo.mirror.store_of_project import project_store  # noqa: PLC0415
 
-    client, _ = project_store(root)
+    client = project_store(root).client
     version = version_of(client, environment, champion.run, champion.iteration)
     if version is not None:
         set_alias(client, environment, CHAMPION, version)

@@ -45,6 +45,8 @@ class ClockHooks:
     @hook_impl(wrapper=True)
     def after_dataset_saved(self, dataset_name: str, data: Any) -> Generator[None, Any, Any]:
         """Have the times ready for the hooks that report an iteration, and write them with those hooks' own."""
+        from starpo.mirror.stored import tokens_per_second  # noqa: PLC0415 - needs what MLflow's hooks need
+
         entry = parse_entry(dataset_name)
         if entry is not None and entry.kind == "summary":
             self._iteration_started = time.perf_counter()  # evaluations belong to no iteration
@@ -57,8 +59,7 @@ class ClockHooks:
         timings["seconds_gates"] = gate_clock().take()
         timings["seconds_iteration"] = now - self._iteration_started
         self._iteration_started = now
-        rate = data.get("rollout_tokens", 0.0) / max(1e-9, nodes.get("rollout", 0.0))
-        self.iteration = timings | ({"tokens_per_second": rate} if "rollout" in nodes else {})
+        self.iteration = timings | tokens_per_second(data, timings)
         answers = yield
         timings["seconds_mirror"] = time.perf_counter() - now
         with self._run.paths.timings.open("a") as file:

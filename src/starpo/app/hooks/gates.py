@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedro.framework.hooks import hook_impl
@@ -21,8 +20,6 @@ class GateHooks:
 
     def __init__(self, run: RunRecordHooks) -> None:
         self._run = run
-        self.data_docs: Path | None = None
-        """Folder of the Data Docs, once the run's end has built them; None where no suite ran."""
 
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
@@ -63,7 +60,6 @@ class GateHooks:
         except OSError as error:  # the pages are no reason to fail, and the run's end has more to do
             console().print(f"Data Docs: not built ({error})", highlight=False, soft_wrap=True)
             return
-        self.data_docs = index.parent if index else None
         if index is None:
             return
         gates, docs = gate_clock().total, time.perf_counter() - started

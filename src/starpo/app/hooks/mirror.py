@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from kedro.framework.hooks import hook_impl
 
 from starpo.app.hooks.clock import ClockHooks
-from starpo.app.hooks.gates import GateHooks
 from starpo.app.hooks.run_record import RunRecordHooks
+from starpo.app.terminal.console import console
 from starpo.app.terminal.quiet import native_output_to
 from starpo.store import runs
-from starpo.store.layout import Played, RunPaths, parse_entry
+from starpo.store.layout import RunPaths, parse_entry
 
 if TYPE_CHECKING:
-    from starpo.mirror.mirror import MlflowMirror
+    from starpo.mirror.live import LiveMirror
 
 
 class MirrorHooks:
-    """Logs parameters, metrics, evaluations, policies and Data Docs into MLflow."""
+    """Logs parameters, metrics, evaluations, policies and Data Docs into MLflow, and says when that fails."""
 
-    def __init__(self, run: RunRecordHooks, clock: ClockHooks, gates: GateHooks) -> None:
+    def __init__(self, run: RunRecordHooks, clock: ClockHooks) -> None:
         self._run = run
         self._clock = clock
-        self._gates = gates
         self._loader: Any = None
-        self._mirror: MlflowMirror | None = None
+        self._mirror: LiveMirror | None = None
 
     @hook_impl
     def after_context_created(self, context: Any) -> None:
@@ -37,39 +36,47 @@ class MirrorHooks:
     def before_pipeline_run(self, pipeline: Any) -> None:
         """Start the MLflow run."""
         from starpo.mirror.config import parse_mlflow_config  # noqa: PLC0415
-        from starpo.mirror.mirror import MlflowMirror  # noqa: PLC0415
+        from starpo.mirror.live import LiveMirror  # noqa: PLC0415
 
         if self._run.record is None or not pipeline.nodes:
             return
-        resolved = self._run.resolved
         if "mlflow" not in self._loader.config_patterns:
             self._loader.config_patterns["mlflow"] = ["mlflow*", "mlflow*/**"]
-        self._mirror = MlflowMirror(self._run.root, parse_mlflow_config(dict(self._loader["mlflow"])))
-        with native_output_to(self._run.log_file):
-            run_id = self._mirror.begin(
-                self._run.record,
-                resolved.raw,
-                {"starpo.environment": resolved.parameters.environment.name},
-                study=resolved.parameters.run.study,
-                parent=self._source_run_id(resolved.names),
-            )
-        if run_id:
-            self._run.update(mlflow_run_id=run_id)
+        config = parse_mlflow_config(dict(self._loader["mlflow"]))
+        if self._run.record.pipeline in config.tracking.disable_tracking.pipelines:
+            return
+        self._mirror = LiveMirror(
+            self._run.paths,
+            config,
+            self._record,
+            lambda run_id: self._run.update(mlflow_run_id=run_id),
+            self._source_run_id(self._run.resolved.names),
+            self._run.resolved.env,
+        )
+        self._quietly(self._mirror, self._mirror.begin)
 
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
         """Log what was written."""
-        entry = parse_entry(dataset_name)
-        if self._mirror is None or entry is None:
+        entry, mirror = parse_entry(dataset_name), self._mirror
+        if mirror is None or entry is None:
             return
+        from starpo.mirror.stored import log_comparison, log_evaluation  # noqa: PLC0415
+
+        paths, played, number = self._run.paths, entry.played, entry.number
         if entry.kind == "metrics":
-            self._mirror.log_iteration(data | self._clock.iteration, int(data["iteration"]))
-        elif entry.kind == "summary" and entry.played is not None and entry.number is not None:
-            self._log_evaluation(self._mirror, entry.played, entry.number, data)
-        elif entry.kind == "comparison" and entry.number is not None:
-            self._mirror.log_comparison(data["comparisons"], entry.number)
-            if "between" not in data:  # else policies of other runs, which own them
-                self._log_policies(self._mirror, entry.number)
+            metrics = data | self._clock.iteration
+            self._quietly(
+                mirror, lambda: mirror.write(lambda to: to.log_iteration(metrics, int(data["iteration"])))
+            )
+        elif entry.kind == "summary" and played is not None and number is not None:
+            self._quietly(
+                mirror, lambda: mirror.write(lambda to: log_evaluation(to, paths, played, number), again=True)
+            )
+        elif entry.kind == "comparison" and number is not None:
+            self._quietly(
+                mirror, lambda: mirror.write(lambda to: log_comparison(to, paths, self._record(), number))
+            )
 
     @hook_impl
     def after_pipeline_run(self) -> None:
@@ -86,43 +93,22 @@ class MirrorHooks:
         self._end("KILLED")
 
     def _end(self, status: Literal["FINISHED", "FAILED", "KILLED"]) -> None:
-        if self._mirror is None:
-            return
-        if self._gates.data_docs is not None:
-            self._mirror.log_folder(self._gates.data_docs, "data_docs")
-        if status == "FINISHED":
-            self._mirror.log_data(self._run.name)
-        self._mirror.end(status)
-        self._mirror = None
+        mirror, self._mirror = self._mirror, None
+        if mirror is not None:
+            self._quietly(mirror, lambda: mirror.end(status))
 
-    def _log_evaluation(
-        self, mirror: MlflowMirror, played: Played, step: int, summary: dict[str, Any]
-    ) -> None:
-        table = self._run.paths.evaluation(played, step)
-        mirror.log_evaluation(played.folder, step, summary, table)
-        mirror.log_traces(played.folder, step, table, self._turn_seconds(played, step))
+    def _quietly(self, mirror: LiveMirror, act: Callable[[], None]) -> None:
+        """Do it without MLflow's words on the terminal, then show ours."""
+        with native_output_to(self._run.log_file):
+            act()
+        for sentence in mirror.news:
+            style = "yellow" if console().is_terminal else None
+            console().print(sentence, style=style, highlight=False, markup=False, soft_wrap=True)
+        mirror.news.clear()
 
-    def _log_policies(self, mirror: MlflowMirror, last: int) -> None:
-        """First and last policy as models in MLflow; the last one of a run that was not stopped is the candidate."""
-        from starpo.store.policies import Policy  # noqa: PLC0415
-        from starpo.store.policy_state import MANIFEST  # noqa: PLC0415
-
-        for iteration in (0, last):
-            folder = self._run.paths.policy(iteration)
-            if (folder / MANIFEST).exists():
-                policy = Policy.open(folder)
-                mirror.log_policy(policy.model_directory, iteration, policy.harness())
-                if iteration == last and policy.manifest["status"] != "stopped":
-                    environment = self._run.resolved.parameters.environment.name
-                    mirror.register_candidate(environment, self._run.name, last)
-
-    def _turn_seconds(self, played: Played, step: int) -> dict[tuple[int, int], list[float]]:
-        """Clock times of an evaluation's turns by (group, member)."""
-        file = self._run.paths.turn_seconds(played, step)
-        if not file.exists():
-            return {}
-        named = {key.partition("."): each for key, each in json.loads(file.read_text()).items()}
-        return {(int(group), int(member)): each for (group, _, member), each in named.items()}
+    def _record(self) -> runs.RunRecord:
+        assert self._run.record is not None
+        return self._run.record
 
     def _source_run_id(self, names: dict[str, str]) -> str | None:
         """MLflow run of the training that a stage alone works on."""

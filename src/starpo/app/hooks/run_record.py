@@ -16,6 +16,7 @@ from starpo.app.mistakes import user_mistake
 from starpo.app.terminal.quiet import log_to_file
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
+from starpo.redaction import redact
 from starpo.store import runs
 from starpo.store.layout import Layer, RunPaths
 from starpo.store.lease import Lease
@@ -76,7 +77,7 @@ class RunRecordHooks:
     def on_pipeline_error(self, error: Exception, catalog: Any) -> None:
         """The run failed; what it wrote stays."""
         cause = user_mistake(error) or f"{type(error).__name__}: {error}"
-        self._end(catalog, "failed", cause.partition("\n")[0])
+        self._end(catalog, "failed", redact(cause).partition("\n")[0])
 
     def interrupted(self) -> None:
         """Ctrl-C or SIGTERM, which Kedro's hooks do not see."""
