@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 from stored_run import begin_run
 
 from starpo import redaction
@@ -49,6 +50,7 @@ def test_a_token_may_come_from_the_process_environment_through_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINE", "tok-en-made-up")
+    OmegaConf.clear_resolver("oc.env")  # as Kedro's loader leaves it
     write(tmp_path, "mlflow: {token: '${oc.env:MINE}'}")
     signed_in(tmp_path, "https://server")
     assert signs() == (None, None, "tok-en-made-up")

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from omegaconf import OmegaConf
+from omegaconf.resolvers import oc
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from starpo.errors import UserError
@@ -40,6 +41,8 @@ def read_credentials(root: Path) -> Credentials:
     file = root / FILE
     if not file.exists():
         return Credentials()
+    # Kedro takes it away once it has read credentials of its own.
+    OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
     try:
         raw = OmegaConf.to_container(OmegaConf.load(file), resolve=True)
     except Exception as error:
