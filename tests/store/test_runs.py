@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import PROJECT
+from builders import PROJECT, machine
 
 import starpo
 from starpo.errors import UserError
@@ -192,11 +192,11 @@ def test_changed_parameters_are_refused_key_by_key() -> None:
 def test_a_run_that_is_continued_belongs_to_this_process_and_keeps_its_start() -> None:
     old = new_record("lake", "train_starpo_s", parameters())
     old = old.model_copy(update={"state": "killed", "message": "signal 15", "pid": 1, "host": "gone"})
-    new = continued(old, parameters(iterations=20))
+    new = continued(old, parameters(iterations=20), machine())
     assert (new.state, new.message, new.pid, new.created) == ("running", "", os.getpid(), old.created)
     assert new.parameters["run"]["iterations"] == 20
     with pytest.raises(UserError, match=r"run\.seed"):
-        continued(old, parameters(seed=9))
+        continued(old, parameters(seed=9), machine())
 
 
 # --- states
@@ -220,11 +220,11 @@ def test_a_running_run_without_its_process_is_interrupted(other_process: subproc
     record = running(other_process.pid)
     assert current_state(record) == "running"
     with pytest.raises(UserError, match=f"worked on by process {other_process.pid}"):
-        continued(record, parameters())
+        continued(record, parameters(), machine())
     other_process.kill()
     other_process.wait()
     assert current_state(record) == "interrupted"
-    assert continued(record, parameters()).state == "running"
+    assert continued(record, parameters(), machine()).state == "running"
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="start times are read from /proc")

@@ -307,6 +307,9 @@ class MlflowMirror:
             tags["mlflow.source.git.commit"] = record.git_commit
         if record.forked_from:
             tags["starpo.forked_from"] = record.forked_from
+        if record.machines:
+            tags["starpo.processor"] = record.machines[-1].processor
+            tags["starpo.capability"] = record.machines[-1].capability
         return tags
 
     @staticmethod

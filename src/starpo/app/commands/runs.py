@@ -80,6 +80,7 @@ def show(name: str, root: Path) -> None:
         "iterations": _progress_in_words(root, record),
         "code": record.git_commit or "unknown",
         "forked from": record.forked_from or "-",
+        "machine": escape(_machines(record)),
         "fingerprint": record.fingerprint,
         "MLflow run": record.mlflow_run_id or "-",
         "disk": _size(disk_use(root, record.name)),
@@ -145,6 +146,15 @@ def plot(names: tuple[str, ...], out: Path, root: Path) -> None:
 
     plot_runs([Run(root, read_record(root, name)) for name in names], out)
     click.echo(f"wrote {out}")
+
+
+def _machines(record: RunRecord) -> str:
+    """A line for each machine in order of use."""
+    lines = []
+    for machine in record.machines:
+        versions = ", ".join(f"{name} {version}" for name, version in machine.libraries.items())
+        lines.append(f"{machine.kind}, {machine.threads} threads, Python {machine.python}, {versions}")
+    return "\n".join(lines) or "not recorded"
 
 
 def _progress(root: Path, record: RunRecord) -> str:
