@@ -44,6 +44,7 @@ def put(path: Path, content: dict[str, Any]) -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A project with the run ``lake``: three iterations, two evaluated steps, 3 KiB of weights."""
+    (tmp_path / "conf/base").mkdir(parents=True)
     save(tmp_path)
     put(tmp_path / "data/06_models/lake/policy_0000/manifest.json", {"weights": "0" * 3000})
     for iteration in range(3):
@@ -185,6 +186,13 @@ def test_a_check_without_a_champion_says_how_to_name_one(root: Path) -> None:
         done.stderr == "Error: champion.json names no champion; name one: starpo champion set RUN@ITERATION\n"
     )
     assert "no champion yet" in said(root, "champion", "show")
+
+
+def test_a_champion_under_an_unknown_environment_is_refused_with_the_known_ones(root: Path) -> None:
+    (root / "conf/smoke").mkdir(parents=True)
+    done = invoke(root, "champion", "set", "lake@0", "--env=smok")
+    assert done.exit_code == 1
+    assert "--env=smok: there is no folder" in done.stderr and "known: smoke" in done.stderr
 
 
 def test_every_champion_is_checked_and_one_drop_is_the_status(

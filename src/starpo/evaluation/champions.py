@@ -114,15 +114,14 @@ def find_champion(root: Path, environment: str | None) -> Policy:
         raise UserError(f"{root / FILE} names no champion for {environment!r}; there is: {known}")
     champion, folder = champions[environment], champion_folder(root, environment)
     restore = f"restore it from Git: git checkout {FILE} {folder.relative_to(root)}"
-    policy = Policy.open(folder) if folder.exists() else None
-    if policy is None:
+    if not folder.exists():
         raise UserError(f"{folder}: the champion's policy is not here; {restore}")
     if (found := folder_hash(folder)) != champion.sha256:
         raise UserError(
             f"{folder} has SHA-256 {found[:12]}…, {FILE} says {champion.sha256[:12]}…: this is not the champion; "
             f"{restore}. Or name another: starpo champion set RUN@ITERATION --env={champion.env}"
         )
-    return policy
+    return Policy.open(folder)
 
 
 def store_rounded(policy: Policy, folder: Path) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from starpo.app.commands.named_policies import named_policy
+from starpo.config.kedro_command import check_env
 from starpo.errors import UserError
 from starpo.evaluation.champions import (
     FILE,
@@ -54,11 +55,11 @@ def show_champions(console: Console, root: Path) -> None:
 
 def set_champion(console: Console, root: Path, name: str, env: str) -> None:
     """Evaluate the policy ``name`` under the Kedro environment ``env`` and make it the champion."""
+    check_env(env, root / "conf")
     policy = named_policy(root, name)
-    environment = _environment(policy)
-    _crown(
-        console, root, environment, policy, env, *_evaluate(root, policy, env, _run("champion", environment))
-    )
+    environment, base = _environment(policy), _base(root, policy)
+    played = _evaluate(root, policy, env, _run("champion", environment))
+    _crown(console, root, environment, policy, env, base, *played)
 
 
 def check_champions(console: Console, root: Path, environment: str | None, *, candidate: str | None) -> bool:
@@ -101,16 +102,22 @@ def _check_one(console: Console, root: Path, environment: str, named: Policy | N
     rival = newest_rival(root, recorded) if named is None else named
     if rival is None or _environment(rival) != environment or _is_kept(rival, recorded):
         return True
+    base = _base(root, rival)
     theirs, machine = _evaluate(root, rival, recorded.env, _run("candidate", environment))
     duel = judge(fresh, theirs, recorded.command)
     console.print(_table(f"{environment}: champion and candidate {rival.identity}", duel))
     if any(each.verdict == "better" for each in duel) and all(each.verdict != "worse" for each in duel):
-        _crown(console, root, environment, rival, recorded.env, theirs, machine)
+        _crown(console, root, environment, rival, recorded.env, base, theirs, machine)
     return True
 
 
 def _environment(policy: Policy) -> str:
     return str(policy.harness()["environment"]["name"])
+
+
+def _base(root: Path, policy: Policy) -> str:
+    """The base policy of the policy's run, asked for before any work."""
+    return base_of(read_record(root, policy.manifest["run"]))
 
 
 def _run(role: str, environment: str) -> str:
@@ -157,13 +164,12 @@ def _crown(
     environment: str,
     policy: Policy,
     env: str,
+    base: str,
     suites: dict[str, Outcomes],
     machine: Machine,
 ) -> None:
-    run = policy.manifest["run"]
-    base = base_of(read_record(root, run))
     champion = Champion(
-        run=run,
+        run=policy.manifest["run"],
         iteration=policy.iteration,
         env=env,
         base=base,
