@@ -84,7 +84,7 @@ lint: env
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-## make scheduled-evaluation   champions against their records; CANDIDATE=RUN@ITERATION may rise (exit 3: a drop)
+## make scheduled-evaluation   champions against their records (exit 3: a drop); CANDIDATE=RUN@ITERATION may rise
 scheduled-evaluation: env
 	@$(BIN)/starpo champion check $(if $(CANDIDATE),--candidate $(CANDIDATE))
 

@@ -21,6 +21,7 @@ from starpo.config.rollout import EngineConfig
 from starpo.environments.splits import Split
 from starpo.rollout.engine import Completion, Sampling
 from starpo.rollout.episodes import RolloutPlan
+from starpo.store.machine import Machine
 from starpo.store.policies import Policy
 from starpo.store.policy_state import PolicyState
 from starpo.store.schemas import SCHEMA_VERSION, TURNS
@@ -39,6 +40,18 @@ def agent(**changes: Any) -> AgentConfig:
         "max_tokens_per_trajectory": 256,
     }
     return AgentConfig(**defaults | changes)
+
+
+def machine(**changes: Any) -> Machine:
+    """A machine of no real kind."""
+    defaults = {
+        "processor": "Abacus 1",
+        "capability": "AVX2",
+        "threads": 1,
+        "python": "3.11.0",
+        "libraries": {"torch": "2.0"},
+    }
+    return Machine(**defaults | changes)
 
 
 def engine_config(**changes: Any) -> EngineConfig:

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from starpo.algorithms.registry import advantage_estimator, policy_loss_function
 from starpo.app.config_loader import ConfigLoader
 from starpo.app.parameters import resolve_parameters
 from starpo.config.resolved import Resolved
 from starpo.monitor.glossary import markdown
+from starpo.store.layout import comparison_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PRESETS = sorted(path.parent.name for path in (ROOT / "pipelines").glob("train_*/__init__.py"))
@@ -53,12 +55,14 @@ def test_every_training_pipeline_has_a_preset_and_the_reverse():
 
 
 def test_dvc_names_the_default_run_and_its_base_policy():
-    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())
     default = resolved("train_starpo_s")
-    names = {"run": default.names["name"], "base": default.names["base"]}
-    assert stages["vars"][0] == names, f"put {names} into dvc.yaml"
-    (metric,) = stages["stages"]["train"]["metrics"][0]
-    assert metric.endswith(f"comparison_{default.parameters.run.iterations:04d}.json")
+    named = yaml.safe_load((ROOT / "dvc.yaml").read_text())["vars"][1]
+    assert named == {"base": default.names["base"]}, "put it into dvc.yaml"
+    with Repo(str(ROOT)) as repo:
+        outs = {Path(out.fs_path).relative_to(ROOT).as_posix() for out in repo.index.outs}
+    assert f"data/00_runs/{default.names['name']}" in outs
+    last = comparison_name(default.parameters.run.iterations)
+    assert f"data/08_reporting/{default.names['name']}/{last}.json" in outs
 
 
 @pytest.mark.parametrize(

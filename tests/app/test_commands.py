@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from builders import machine
 from click.testing import CliRunner, Result
 from rich.console import Console
 
@@ -43,6 +44,7 @@ def put(path: Path, content: dict[str, Any]) -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A project with the run ``lake``: three iterations, two evaluated steps, 3 KiB of weights."""
+    (tmp_path / "conf/base").mkdir(parents=True)
     save(tmp_path)
     put(tmp_path / "data/06_models/lake/policy_0000/manifest.json", {"weights": "0" * 3000})
     for iteration in range(3):
@@ -107,6 +109,27 @@ def test_showing_a_run_prints_results_and_parameters(root: Path) -> None:
     assert "0.450" in shown and "learner.betas" in shown and "[0.9, 0.999]" in shown
 
 
+def test_showing_a_run_names_its_machines_in_order(root: Path) -> None:
+    assert "not recorded" in said(root, "runs", "show", "lake")
+    save(root, "lake", machines=(machine(), machine(processor="Abacus 2", gpu="H1")))
+    shown = said(root, "runs", "show", "lake")
+    assert "Abacus 1 (AVX2), 1 threads, Python 3.11.0, torch 2.0" in shown
+    assert shown.index("Abacus 1") < shown.index("Abacus 2 (AVX2) with H1")
+
+
+@pytest.mark.parametrize("name", ["../lake@0", "/tmp/lake", "..", "lake/policy_0000@0"])
+@pytest.mark.parametrize(
+    "command", [("play",), ("serve",), ("champion", "set"), ("champion", "check", "--candidate")]
+)
+def test_a_path_is_no_run(
+    root: Path, command: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduled_evaluation, "read_champions", lambda _: {"lake": None})
+    done = invoke(root, *command, name)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: run name ") and len(done.stderr.splitlines()) == 1
+
+
 def test_an_empty_project_is_not_an_error(tmp_path: Path) -> None:
     assert "no runs in" in said(tmp_path, "runs", "list")
 
@@ -165,22 +188,28 @@ def test_a_check_without_a_champion_says_how_to_name_one(root: Path) -> None:
     assert "no champion yet" in said(root, "champion", "show")
 
 
+def test_a_champion_under_an_unknown_environment_is_refused_with_the_known_ones(root: Path) -> None:
+    (root / "conf/smoke").mkdir(parents=True)
+    done = invoke(root, "champion", "set", "lake@0", "--env=smok")
+    assert done.exit_code == 1
+    assert "--env=smok: there is no folder" in done.stderr and "known: smoke" in done.stderr
+
+
 def test_every_champion_is_checked_and_one_drop_is_the_status(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked = []
 
-    def check_one(_: Console, __: Path, name: str, candidate: str | None, retrained: bool) -> bool:
-        checked.append((name, candidate, retrained))
+    def check_one(_: Console, __: Path, name: str, candidate: object) -> bool:
+        checked.append((name, candidate))
         return name != "lake"
 
     monkeypatch.setattr(scheduled_evaluation, "read_champions", lambda _: {"lake": None, "bandit": None})
     monkeypatch.setattr(scheduled_evaluation, "_check_one", check_one)
-    done = invoke(root, "champion", "check", "--candidate", "mine@7", "--retrained")
-    assert done.exit_code == scheduled_evaluation.DROPPED
-    assert checked == [("lake", "mine@7", True), ("bandit", "mine@7", True)]
+    assert invoke(root, "champion", "check").exit_code == scheduled_evaluation.DROPPED
+    assert checked == [("lake", None), ("bandit", None)]
     assert invoke(root, "champion", "check", "bandit").exit_code == 0
-    assert checked[2:] == [("bandit", None, False)]
+    assert checked[2:] == [("bandit", None)]
 
 
 def test_a_model_that_is_not_there_is_one_message() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import machine
 
 from starpo.app.terminal.interrupts import sigterm_interrupts
 from starpo.errors import UserError
@@ -63,7 +64,7 @@ def begun(
 
 @pytest.fixture
 def mirror(root: Path):
-    mirror = begun(root)
+    mirror = begun(root, record(machines=(machine(),)))
     yield mirror
     mirror.close()
 
@@ -87,6 +88,7 @@ def test_a_run_holds_parameters_and_tags(root: Path, mirror: MlflowMirror) -> No
     assert "run.iterations" not in run.data.params
     tags = run.data.tags
     assert (tags["run.iterations"], tags["starpo.run"], tags["starpo.environment"]) == ("2", "lake", "frozen")
+    assert (tags["starpo.processor"], tags["starpo.capability"]) == ("Abacus 1", "AVX2")
 
 
 def test_a_run_is_continued_under_its_id_and_may_be_extended(root: Path, mirror: MlflowMirror) -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import PROJECT
+from builders import PROJECT, machine
 
 import starpo
 from starpo.errors import UserError
@@ -203,11 +203,11 @@ def test_a_number_in_place_of_a_switch_is_another_parameter() -> None:
 def test_a_run_that_is_continued_belongs_to_this_process_and_keeps_its_start(tmp_path: Path) -> None:
     old = new_record("lake", "train_starpo_s", parameters())
     old = old.model_copy(update={"state": "killed", "message": "signal 15", "pid": 1, "host": "gone"})
-    new = continued(tmp_path, old, parameters(iterations=20))
+    new = continued(tmp_path, old, parameters(iterations=20), machine())
     assert (new.state, new.message, new.pid, new.created) == ("running", "", os.getpid(), old.created)
     assert new.parameters["run"]["iterations"] == 20
     with pytest.raises(UserError, match=r"run\.seed"):
-        continued(tmp_path, old, parameters(seed=9))
+        continued(tmp_path, old, parameters(seed=9), machine())
 
 
 # --- states
@@ -233,11 +233,11 @@ def test_a_running_run_without_its_process_is_interrupted(
     record = running(other_process.pid)
     assert current_state(tmp_path, record) == "running"
     with pytest.raises(UserError, match=f"worked on by process {other_process.pid}"):
-        continued(tmp_path, record, parameters())
+        continued(tmp_path, record, parameters(), machine())
     other_process.kill()
     other_process.wait()
     assert current_state(tmp_path, record) == "interrupted"
-    assert continued(tmp_path, record, parameters()).state == "running"
+    assert continued(tmp_path, record, parameters(), machine()).state == "running"
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="start times are read from /proc")
@@ -253,14 +253,14 @@ def test_a_process_of_another_machine_is_gone_when_it_was_silent_for_long(root: 
     assert current_state(root, record) == "interrupted"  # ended, or never begun
     lease.touch()
     assert current_state(root, record) == "running"
-    for attempt in (lambda: continued(root, record, parameters()), lambda: _remove(root, record)):
+    for attempt in (lambda: continued(root, record, parameters(), machine()), lambda: _remove(root, record)):
         with pytest.raises(
             UserError, match=r"on elsewhere, which gave its last sign of life \d+ s ago; if that machine"
         ):
             attempt()
     os.utime(lease, (0, time.time() - SILENT_SECONDS - 1))
     assert current_state(root, record) == "interrupted"
-    assert continued(root, record, parameters()).host != "elsewhere"
+    assert continued(root, record, parameters(), machine()).host != "elsewhere"
     _remove(root, record)
     assert not lease.exists()
 

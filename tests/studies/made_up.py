@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from starpo.evaluation.champions import Outcomes
+from starpo.evaluation.outcomes import Outcomes
 from starpo.studies.cells import Cell, CellOutcomes, Rate
 
 SUITE = "test-t1_0"

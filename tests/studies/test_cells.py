@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from builders import turn_row, turns_table
+from builders import machine, turn_row, turns_table
 
 from starpo.errors import UserError
+from starpo.store.machine import Machine
 from starpo.store.run_tables import Run
 from starpo.store.runs import new_record, write_record
-from starpo.studies.cells import read_cells, summarise, write_cell
+from starpo.studies.cells import CellOutcomes, read_cells, summarise, write_cell
 
 BASE = Path(__file__).resolve().parents[2] / "conf" / "base"
 MONITOR = yaml.safe_load((BASE / "parameters_monitor.yml").read_text())["monitor"]
@@ -109,3 +110,28 @@ def test_a_cell_is_read_as_it_was_written_and_missing_metrics_stay_empty(tmp_pat
 def test_a_study_without_cells_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="dvc repro"):
         read_cells(tmp_path)
+
+
+def test_a_cell_made_again_says_what_became_of_it(tmp_path: Path) -> None:
+    study, run = tmp_path / "study", run_of(tmp_path, [0.5] * 20)
+    path = study / "outcomes" / f"{run.name}.json"
+    here, elsewhere = machine(), machine(processor="Abacus 2")
+
+    def again(now: Machine, **old: Any) -> str:
+        if old:
+            stored = CellOutcomes.model_validate_json(path.read_text())
+            path.write_text(stored.model_copy(update=old).model_dump_json())
+        made = Run(tmp_path, run.record.model_copy(update={"machines": (now,)}))
+        return write_cell(study, made, **CELL)
+
+    assert again(here).endswith(f"{run.name}.json")
+    assert again(elsewhere).endswith(": every prompt ends as before")
+    assert CellOutcomes.model_validate_json(path.read_text()).machines == (elsewhere,)
+    others = CellOutcomes.model_validate_json(path.read_text()).before
+    assert again(here, after=others, machines=(elsewhere,)).endswith(
+        "on another machine (processor Abacus 2 → Abacus 1): rounding may be the reason"
+    )
+    assert again(here, after=others).endswith("on the same machine: code or parameters have changed")
+    assert again(here, after=others, machines=()).endswith("of which no machine is recorded")
+    path.write_text("{")
+    assert again(here).endswith(f"{run.name}.json")

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import machine
 from made_up import cell
 
 from starpo.errors import UserError
+from starpo.studies.cells import CellOutcomes
 from starpo.studies.results import analyse
 
 CLAIMS = """
@@ -51,6 +53,24 @@ def test_verdicts_page_and_curves_are_written(study: Path) -> None:
     page = (study / "results.md").read_text()
     assert "| S is higher | **confirmed** |" in page
     assert "| lake | starpo_s | 0, 1, 2 | 0.0 → 100.0 (100.0 to 100.0) |" in page
+
+
+def test_the_page_names_the_machines_of_cells_that_recorded_them(study: Path) -> None:
+    analyse(study)
+    assert "Computed on" not in (study / "results.md").read_text()
+    for seed, machines in ((0, (machine(),)), (1, (machine(), machine(capability="AVX512")))):
+        path = study / f"outcomes/tiny-starpo_s-{seed}.json"
+        outcomes = CellOutcomes.model_validate_json(path.read_text())
+        path.write_text(outcomes.model_copy(update={"machines": machines}).model_dump_json())
+    analyse(study)
+    assert (
+        (study / "results.md")
+        .read_text()
+        .endswith(
+            "\nComputed on Abacus 1 (AVX2): 1 cells; Abacus 1 (AVX2) then Abacus 1 (AVX512): 1 cells; "
+            "not recorded: 4 cells. Another processor rounds otherwise.\n"
+        )
+    )
 
 
 def test_a_claim_of_a_later_date_says_so(study: Path) -> None:

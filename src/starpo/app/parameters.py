@@ -54,19 +54,24 @@ def resolve_parameters(
     return Resolved(pipeline, typed, parameters, source, fork, against, names, env)
 
 
-def configured_parameters() -> Resolved:
-    """Those of the project around the working directory, for commands that only look at pipelines."""
+def configured_parameters(pipeline: str = "train_starpo_s", env: str | None = None) -> Resolved:
+    """Those of the project around the working directory, for commands that run no pipeline.
+
+    Args:
+        pipeline: whose preset counts.
+        env: Kedro environment; None: that of ``KEDRO_ENV``.
+    """
     from kedro.framework.project import settings  # noqa: PLC0415
     from kedro.utils import find_kedro_project  # noqa: PLC0415
 
     root = find_kedro_project(Path.cwd())
     if root is None:
         raise UserError(f"{Path.cwd()}: not inside a Kedro project")
-    env = os.environ.get("KEDRO_ENV")
+    env = env or os.environ.get("KEDRO_ENV")
     loader = settings.CONFIG_LOADER_CLASS(
         conf_source=str(root / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS
     )
-    return resolve_parameters(loader["parameters"], "train_starpo_s", {}, root, env)
+    return resolve_parameters(loader["parameters"], pipeline, {}, root, env)
 
 
 #: A name and the keyword arguments beside it: those of one estimator mean nothing to another.

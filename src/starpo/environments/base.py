@@ -51,6 +51,11 @@ class TextEnvironment(gymnasium.Env[str, str]):
     #: It cannot crash, hang or exit, and so stays in the run's process where ``environment.workers`` is above 0.
     trusted: bool = False
 
+    @classmethod
+    def code_in(cls, arguments: Mapping[str, Any]) -> list[str]:
+        """Names of modules among its arguments, which building it would import."""
+        return []
+
     def __init__(self) -> None:
         self.observation_space = gymnasium.spaces.Text(max_length=1 << 20)
         self.action_space = gymnasium.spaces.Text(max_length=4096)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import gymnasium
@@ -54,6 +54,12 @@ class Gymnasium(TextEnvironment):
     """
 
     rules: str
+
+    @classmethod
+    def code_in(cls, arguments: Mapping[str, Any]) -> list[str]:
+        """Those of ``id``, ``describe`` and ``success`` that name a module."""
+        named = [arguments.get(key) for key in ("id", "describe", "success")]
+        return [each for each in named if isinstance(each, str) and ":" in each]
 
     def __init__(
         self,

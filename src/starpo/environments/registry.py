@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -129,6 +129,15 @@ def kind_of(name: str) -> type[TextEnvironment]:
     except (ValueError, TypeError):
         return TextEnvironment
     return factory if isinstance(factory, type) and issubclass(factory, TextEnvironment) else TextEnvironment
+
+
+def unregistered_code(name: str, arguments: Mapping[str, Any]) -> list[str]:
+    """What building the environment would import that nobody registered here; the environment is not built.
+
+    >>> unregistered_code("bandit", {}), unregistered_code("lakes:Frozen", {})
+    ([], ['lakes:Frozen'])
+    """
+    return [name] if ":" in name else kind_of(name).code_in(arguments)
 
 
 def built_in_labels() -> dict[str, str]:

@@ -7,6 +7,7 @@ tasks with tools or containers run inside its own harness; those are refused.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,11 @@ class Verifiers(TextEnvironment):
 
     rules = "Answer the question. The answer alone counts, in the form that the question asks for."
     action_names = ()
+
+    @classmethod
+    def code_in(cls, arguments: Mapping[str, Any]) -> list[str]:
+        """The taskset, a package or module."""
+        return [str(arguments["taskset"])] if "taskset" in arguments else []
 
     def __init__(
         self,

@@ -1,72 +1,37 @@
-"""The champion of each environment: a policy named in ``champion.json`` with the outcome of every prompt it played.
+"""The champion of each environment: a policy kept in Git, with the outcome of every prompt it played.
 
-The file is kept in Git, so that a scheduled evaluation can tell whether code, data or machine changed what the same
-policy achieves, and whether a candidate is better. Both are paired comparisons on the same prompts and seeds.
+``champions/<environment>/`` holds the policy, weights in bfloat16, and ``champion.json`` what exactly these weights
+achieved, so that every clone can tell whether code, data or machine changed it, and whether a candidate is better.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
-from typing import Literal
 
-import numpy as np
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from starpo.config.kedro_command import kedro_run
+from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
-from starpo.evaluation.intervals import Interval, paired_rate_difference
-from starpo.evaluation.trajectories import read_trajectories
-from starpo.store.layout import Layer, RunPaths
+from starpo.evaluation.outcomes import Outcomes
+from starpo.store.layout import RunPaths, base_policy_run, in_names, policy_name
+from starpo.store.machine import Machine
 from starpo.store.policies import Policy
-from starpo.store.policy_state import MODEL
-from starpo.store.reading import read_table
+from starpo.store.policy_state import PolicyState
+from starpo.store.runs import RunRecord, check_name, list_runs
 
 FILE = "champion.json"
-
-Verdict = Literal["same", "better", "worse"]
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+FOLDER = "champions"
+LIMIT = 20_000_000
+"""Bytes of weights that Git is asked to keep; the embedded policies have below a million."""
 
 
-class Outcomes(_Record):
-    """Which prompts of a suite a policy solved."""
-
-    prompts: int
-    """Trajectories, in the order of the suite."""
-    success: float
-    """Share solved."""
-    solved: str
-    """One bit per trajectory, highest first, as hexadecimal digits."""
-    start: str
-    """Hash of instance, dynamics and sampling seeds: outcomes with another one cannot be paired."""
-
-    @classmethod
-    def of(cls, turns: pa.Table) -> Outcomes:
-        """From a table of evaluated turns of one suite and one policy."""
-        t = read_trajectories(turns)
-        bits = np.asarray(t.success, dtype=bool)
-        seeds = [t.first(name) for name in ("instance_seed", "dynamics_seed", "sampling_seed")]
-        digest = hashlib.sha256(json.dumps([list(map(int, each)) for each in seeds]).encode())
-        return cls(
-            prompts=len(bits),
-            success=float(bits.mean()),
-            solved=np.packbits(bits).tobytes().hex(),
-            start=digest.hexdigest()[:16],
-        )
-
-    def bits(self) -> np.ndarray:
-        """bool [prompts]."""
-        packed = np.frombuffer(bytes.fromhex(self.solved), dtype=np.uint8)
-        return np.unpackbits(packed)[: self.prompts].astype(bool)
-
-
-class Champion(_Record):
+class Champion(BaseModel):
     """A policy and what it achieved."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
     """Run that trained it."""
@@ -74,8 +39,12 @@ class Champion(_Record):
     """Iterations behind it."""
     env: str
     """Kedro environment (``kedro run --env=``) that it is evaluated under."""
+    base: str
+    """Name of the base policy of its run, which says task, harness and how training began."""
     sha256: str
-    """Of its ``model.safetensors``."""
+    """Of all files in its folder, see ``folder_hash``."""
+    machine: Machine
+    """What it was evaluated on."""
     suites: dict[str, Outcomes]
     """By suite and temperature, such as ``test-t0_5``."""
 
@@ -90,19 +59,6 @@ class Champion(_Record):
         return f"starpo champion set {self.source} --env={self.env}"
 
 
-class Judgement(_Record):
-    """One suite, before and after."""
-
-    suite: str
-    before: float
-    after: float
-    difference: float
-    low: float
-    high: float
-    """95 % interval of the paired difference."""
-    verdict: Verdict
-
-
 def read_champions(root: Path) -> dict[str, Champion]:
     """By environment; empty without a file. Raises ``UserError`` where the file is damaged."""
     path = root / FILE
@@ -112,8 +68,8 @@ def read_champions(root: Path) -> dict[str, Champion]:
         raw = json.loads(path.read_text(encoding="utf-8"))
         return {name: Champion.model_validate(value) for name, value in raw.items()}
     except (OSError, ValueError, AttributeError, ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} is damaged ({reason}); restore it from Git") from None
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path} is damaged ({reason}); restore it from Git: git checkout {FILE}") from None
 
 
 def write_champion(root: Path, environment: str, champion: Champion) -> None:
@@ -126,79 +82,109 @@ def write_champion(root: Path, environment: str, champion: Champion) -> None:
     temporary.replace(path)
 
 
-def find_champion(root: Path, environment: str, *, retrained: bool = False) -> Policy:
-    """The champion's policy, checked to be the recorded one; ``retrained``: or one trained anew under its name.
+def champion_folder(root: Path, environment: str) -> Path:
+    """Where the environment's champion is kept."""
+    return root / FOLDER / check_name(in_names(environment))
+
+
+def keep_policy(root: Path, environment: str, policy: Policy) -> str:
+    """Put ``policy`` in the place of the environment's champion; returns the folder's hash."""
+    folder = champion_folder(root, environment)
+    new = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    store_rounded(policy, new)
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)
+    return folder_hash(folder)
+
+
+def find_champion(root: Path, environment: str | None) -> Policy:
+    """The champion's policy, checked to be the recorded one; None: the only champion there is.
 
     Raises:
-        UserError: no champion, no weights, or other weights than recorded.
+        UserError: no champion, several and none named, no policy, or another one than recorded.
     """
     champions = read_champions(root)
+    known = ", ".join(champions) or "none yet; name one: starpo champion set RUN@ITERATION"
+    if environment is None:
+        if len(champions) != 1:
+            raise UserError(f"{FILE}: whose champion? Say --environment; there is: {known}")
+        (environment,) = champions
     if environment not in champions:
-        known = ", ".join(champions) or "none yet"
         raise UserError(f"{root / FILE} names no champion for {environment!r}; there is: {known}")
-    champion = champions[environment]
-    folder = RunPaths(root, champion.run).policy(champion.iteration)
-    if not (folder / MODEL).exists():
+    champion, folder = champions[environment], champion_folder(root, environment)
+    restore = f"restore it from Git: git checkout {FILE} {folder.relative_to(root)}"
+    if not folder.exists():
+        raise UserError(f"{folder}: the champion's policy is not here; {restore}")
+    if (found := folder_hash(folder)) != champion.sha256:
         raise UserError(
-            f"{folder}: the champion's weights are not here; fetch them: dvc pull {folder.parent}"
-        )
-    if not retrained and (found := model_hash(folder)) != champion.sha256:
-        raise UserError(
-            f"{folder / MODEL} has SHA-256 {found[:12]}…, {FILE} says {champion.sha256[:12]}…: "
-            "this is not the champion. Fetch it again (dvc pull), or name the new one: "
-            f"{champion.command}"
+            f"{folder} has SHA-256 {found[:12]}…, {FILE} says {champion.sha256[:12]}…: this is not the champion; "
+            f"{restore}. Or name another: starpo champion set RUN@ITERATION --env={champion.env}"
         )
     return Policy.open(folder)
 
 
-def model_hash(folder: Path) -> str:
-    """SHA-256 of the weights in a policy's folder."""
-    return hashlib.sha256((folder / MODEL).read_bytes()).hexdigest()
-
-
-def evaluated_outcomes(root: Path, run: str, env: str) -> dict[str, Outcomes]:
-    """Outcomes of every suite that the evaluation run ``run`` played under ``env``, by suite and temperature."""
-    paths = RunPaths(root, run)
-    tables = paths.evaluations("turns").items()
-    found = {folder: Outcomes.of(read_table(path, "turns")) for (folder, _), path in tables}
-    if not found:
-        raise UserError(
-            f"{paths.folder(Layer.EVALUATION)} holds no evaluation; "
-            f"first run: {kedro_run('evaluate', env)} --params run.name={run}"
-        )
-    return found
-
-
-def judge(before: dict[str, Outcomes], after: dict[str, Outcomes], record: str) -> list[Judgement]:
-    """Paired comparison of every suite that both played.
-
-    A difference counts where its 95 % interval leaves out 0. ``record`` is the command that records ``before`` anew.
+def store_rounded(policy: Policy, folder: Path) -> None:
+    """The policy without learner state and with weights in bfloat16, in the new folder ``folder``.
 
     Raises:
-        UserError: no suite in common, or a suite with other prompts or seeds.
+        UserError: the weights are pruned or unreadable, or more than ``LIMIT``.
     """
-    common = [suite for suite in before if suite in after]
-    if not common:
+    import torch  # noqa: PLC0415 - only who names or checks champions needs it
+
+    weights = policy.tensors("weights") or {}
+    size = 2 * sum(tensor.numel() for tensor in weights.values())
+    if size > LIMIT:
         raise UserError(
-            f"no suite in common: {', '.join(before)} against {', '.join(after)}; record anew: {record}"
+            f"{policy.directory}: {size / 1e6:.0f} MB in bfloat16, Git keeps champions up to {LIMIT / 1e6:.0f} MB. "
+            "Keep it with `dvc add`, and compare it by hand: kedro run --pipeline=evaluate --params "
+            "run.source=RUN@ITERATION,evaluation.against=RUN@ITERATION"
         )
-    return [_judge(suite, before[suite], after[suite], record) for suite in common]
+    PolicyState(
+        run=policy.manifest["run"],
+        iteration=policy.iteration,
+        policy_step=policy.step,
+        status=policy.manifest["status"],
+        counters=policy.counters,
+        model_files=policy.model_directory,
+        harness=policy.harness(),
+        weights={name: tensor.to(torch.bfloat16) for name, tensor in weights.items()},
+        weights_in=policy_name(policy.iteration),
+    ).write(folder)
 
 
-def _judge(suite: str, before: Outcomes, after: Outcomes, record: str) -> Judgement:
-    if (before.prompts, before.start) != (after.prompts, after.start):
-        raise UserError(
-            f"suite {suite}: other prompts or seeds than those of the record ({before.prompts} and "
-            f"{after.prompts} trajectories); the suite has changed. Record the champion anew: {record}"
-        )
-    interval: Interval = paired_rate_difference(before.bits(), after.bits(), np.arange(before.prompts))
-    verdict: Verdict = "worse" if interval.high < 0 else "better" if interval.low > 0 else "same"
-    return Judgement(
-        suite=suite,
-        before=before.success,
-        after=after.success,
-        difference=interval.estimate,
-        low=interval.low,
-        high=interval.high,
-        verdict=verdict,
-    )
+def folder_hash(folder: Path) -> str:
+    """SHA-256 over names and contents of all files."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder).as_posix()}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def base_of(record: RunRecord) -> str:
+    """Name of the base policy that the run's parameters give."""
+    parameters = parse_parameters(record.parameters)
+    return base_policy_run(parameters.base_policy, parameters.environment, parameters.agent)
+
+
+def newest_rival(root: Path, champion: Champion) -> Policy | None:
+    """Last policy of the newest complete run like the champion's; None: there is none.
+
+    Like it: from the same base policy (so the same task and harness), of no study, and with at least as many
+    iterations.
+    """
+    for record in reversed(list_runs(root)):
+        if not record.trains or record.state != "finished":
+            continue
+        try:
+            run: Parameters = parse_parameters(record.parameters)
+            alike = base_of(record) == champion.base and run.run.iterations >= champion.iteration
+            if alike and run.run.study is None:
+                policy = Policy.open(RunPaths(root, record.name).policy(run.run.iterations))
+                _ = policy.model_directory
+                return policy
+        except UserError:
+            continue  # of another version, or its weights are pruned
+    return None

@@ -360,4 +360,9 @@ def _tags(record: RunRecord) -> dict[str, str]:
         "mlflow.source.git.commit": record.git_commit,
         "starpo.forked_from": record.forked_from,
     }
+    if record.machines:
+        optional |= {
+            "starpo.processor": record.machines[-1].processor,
+            "starpo.capability": record.machines[-1].capability,
+        }
     return tags | {name: value for name, value in optional.items() if value}

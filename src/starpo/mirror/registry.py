@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 CANDIDATE = "candidate"
 CHAMPION = "champion"
-ALIASES = (CANDIDATE, CHAMPION)
 _PREFIX = "starpo-"
 _FINISHED = "finished"
 """Tag of a version: when its training ended, unix ms."""

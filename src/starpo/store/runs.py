@@ -23,6 +23,7 @@ from starpo.errors import UserError
 from starpo.store.durable import write_text
 from starpo.store.layout import Layer, RunPaths, layer_folder
 from starpo.store.lease import SILENT_SECONDS, silent_seconds
+from starpo.store.machine import Machine
 
 if TYPE_CHECKING:
     from starpo.store.run_tables import Run
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECORD_VERSION = 1
-"""Raised with every change of ``RunRecord``."""
+"""Raised with every change of ``RunRecord`` that older records do not fit."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
@@ -70,6 +71,8 @@ class RunRecord(BaseModel):
     """Machine of that process."""
     process_start: int | None = None
     """Start of that process in kernel ticks since boot, which tells it from a later one with the same pid."""
+    machines: tuple[Machine, ...] = ()
+    """What it was computed on, in order of use; the last one is the present or latest. Empty: not recorded."""
     schema_version: int = RECORD_VERSION
     """Version of this record."""
 
@@ -94,8 +97,11 @@ def new_record(name: str, pipeline: str, parameters: dict[str, Any], **fields: A
     )
 
 
-def continued(root: Path, record: RunRecord, parameters: dict[str, Any]) -> RunRecord:
-    """The record of a run taken up again by this process, with extended parameters.
+def continued(root: Path, record: RunRecord, parameters: dict[str, Any], machine: Machine) -> RunRecord:
+    """The record of a run taken up again by this process on ``machine``, with extended parameters.
+
+    One line says so where the run was on another machine last and has work left: its bytes are then those of no
+    single machine.
 
     Raises:
         UserError: the parameters differ (see ``check_same``), or another process works on the run.
@@ -106,8 +112,24 @@ def continued(root: Path, record: RunRecord, parameters: dict[str, Any]) -> RunR
             f"run {record.name!r} is being worked on by process {record.pid} on {record.host}"
             f"{_sign_of_life(root, record)}. Wait for it, or choose another run.name=."
         )
+    plain, machines = _plain(parameters), record.machines
+    done = record.state == "finished" and record.parameters == plain
+    if not done and machines[-1:] != (machine,):
+        if machines:
+            logger.warning(
+                "run %r goes on on another machine (%s): equal bytes are not promised any more",
+                record.name,
+                ", ".join(machines[-1].differences(machine)),
+            )
+        machines = (*machines, machine)
     return record.model_copy(
-        update={"state": "running", "message": "", "parameters": _plain(parameters), **_process()}
+        update={
+            "state": "running",
+            "message": "",
+            "parameters": plain,
+            "machines": machines,
+            **_process(),
+        }
     )
 
 

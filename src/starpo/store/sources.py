@@ -8,6 +8,7 @@ from starpo.config.resolved import Source
 from starpo.errors import UserError
 from starpo.store.layout import Layer, RunPaths, in_names, layer_folder
 from starpo.store.policies import Policy
+from starpo.store.runs import check_name
 
 #: Stages that can run alone, and what they need of their source.
 STAGES = {
@@ -22,8 +23,12 @@ _LAYERS = {"policy": Layer.MODELS, "rollouts": Layer.ROLLOUTS, "scored": Layer.S
 
 
 def parse_source(root: Path, text: str, what: str) -> Source:
-    """``RUN@ITERATION`` or ``RUN@latest``. ``what`` is policy, rollouts or scored. Raises ``UserError``."""
+    """``RUN@ITERATION`` or ``RUN@latest``, a run's name and no path. ``what`` is policy, rollouts or scored.
+
+    Raises ``UserError``.
+    """
     run, _, iteration = text.partition("@")
+    check_name(run)
     if iteration in {"", "latest"}:
         found = _iterations(RunPaths(root, run), what)
         if not found:

@@ -63,8 +63,8 @@ def _cell(console: Console, options: argparse.Namespace) -> None:
     from starpo.studies.cells import write_cell  # noqa: PLC0415
 
     run = open_run(options.run, Path.cwd())
-    write_cell(options.study, run, task=options.task, algorithm=options.algorithm, seed=options.seed)
-    console.print(f"wrote {options.study}/cells/{run.name}.json", markup=False)
+    said = write_cell(options.study, run, task=options.task, algorithm=options.algorithm, seed=options.seed)
+    console.print(said, markup=False)
 
 
 def _analyse(console: Console, options: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -12,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from starpo.config.monitor import MonitorConfig
 from starpo.errors import UserError
-from starpo.evaluation.champions import Outcomes
 from starpo.evaluation.intervals import proportion_interval
+from starpo.evaluation.outcomes import Outcomes
 from starpo.monitor.echo_trap import RUN, SUCCESS, lead_times, watch
 from starpo.store.layout import Layer, suite_of
+from starpo.store.machine import Machine
 from starpo.store.reading import read_json, read_table
 from starpo.store.run_tables import Run
 
@@ -75,6 +77,19 @@ class CellOutcomes(_Record):
 
     before: dict[str, Outcomes] = Field(min_length=1)
     after: dict[str, Outcomes] = Field(min_length=1)
+    machines: tuple[Machine, ...] = ()
+    """What the run was computed on, in order of use; empty: not recorded."""
+
+    def beside(self, old: CellOutcomes) -> str:
+        """What became of the cell as it was before, ``old``, and what may be the reason, for people."""
+        if (self.before, self.after) == (old.before, old.after):
+            return "every prompt ends as before"
+        if not (old.machines and self.machines):
+            return "other outcomes than before, of which no machine is recorded"
+        if differences := old.machines[-1].differences(self.machines[-1]):
+            found = ", ".join(differences)
+            return f"other outcomes than before, on another machine ({found}): rounding may be the reason"
+        return "other outcomes than before on the same machine: code or parameters have changed"
 
 
 def summarise(run: Run, *, task: str, algorithm: str, seed: int) -> tuple[Cell, CellOutcomes]:
@@ -115,9 +130,13 @@ def summarise(run: Run, *, task: str, algorithm: str, seed: int) -> tuple[Cell, 
     return cell, outcomes
 
 
-def write_cell(study: Path, run: Run, *, task: str, algorithm: str, seed: int) -> None:
-    """The three files of a cell in the folder ``study``."""
+def write_cell(study: Path, run: Run, *, task: str, algorithm: str, seed: int) -> str:
+    """The three files of a cell in the folder ``study``; returns what was done, for people."""
     cell, outcomes = summarise(run, task=task, algorithm=algorithm, seed=seed)
+    said, old = f"wrote {study / CELLS / run.name}.json", study / OUTCOMES / f"{run.name}.json"
+    if old.exists():
+        with contextlib.suppress(ValidationError, UserError):  # a damaged one is written anew
+            said += f": {outcomes.beside(CellOutcomes.model_validate(read_json(old)))}"
     for folder, value in ((CELLS, cell), (OUTCOMES, outcomes)):
         path = study / folder / f"{run.name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,6 +149,7 @@ def write_cell(study: Path, run: Run, *, task: str, algorithm: str, seed: int) -
         for row in run.metrics().to_dict("records"):
             plain = _plain(row)
             writer.writerow((plain["iteration"], *(_short(plain.get(name)) for name in CURVE)))
+    return said
 
 
 def read_cells(study: Path) -> dict[str, tuple[Cell, CellOutcomes]]:
@@ -166,7 +186,7 @@ def _outcomes(run: Run) -> CellOutcomes:
     if not after:
         layer = run.paths.folder(Layer.EVALUATION)
         raise UserError(f"{layer} holds no suite of evaluation.final at two policies; train the cell again")
-    return CellOutcomes(before=before, after=after)
+    return CellOutcomes(before=before, after=after, machines=run.record.machines)
 
 
 def _rate(before: Outcomes, after: Outcomes) -> Rate:

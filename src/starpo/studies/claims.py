@@ -18,8 +18,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from starpo.errors import UserError
-from starpo.evaluation.champions import Outcomes
 from starpo.evaluation.intervals import Interval, mean_interval, paired_rate_difference
+from starpo.evaluation.outcomes import Outcomes
 from starpo.studies.cells import Cell, CellOutcomes
 
 Verdict = Literal["confirmed", "refuted", "undecided"]

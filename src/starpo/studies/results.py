@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from starpo.evaluation.intervals import mean_interval
-from starpo.studies.cells import CURVES, Cell, read_cells
+from starpo.studies.cells import CURVES, Cell, CellOutcomes, read_cells
 from starpo.studies.claims import Claim, ClaimsFile, Finding, decide_all, read_claims
 
 DRAWN = ("success", "return_std", "entropy")
@@ -26,7 +27,10 @@ def analyse(study: Path) -> dict[str, Finding]:
     for file, value in (("claims.json", raw), ("verdicts.json", verdicts)):
         (study / file).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     plain = {name: cell for name, (cell, _) in cells.items()}
-    (study / "results.md").write_text(page(study.name, claims, findings, plain), encoding="utf-8")
+    text = page(study.name, claims, findings, plain) + machines_of(
+        [outcomes for _, outcomes in cells.values()]
+    )
+    (study / "results.md").write_text(text, encoding="utf-8")
     _write_plots(study, plain)
     return findings
 
@@ -66,6 +70,15 @@ def page(study: str, claims: ClaimsFile, findings: Mapping[str, Finding], cells:
         lines.append("| " + " | ".join(entries) + " |")
     lines += ["", "Alarm: iteration at which the Echo Trap monitor saw the run collapse, by seed.", ""]
     return "\n".join(lines)
+
+
+def machines_of(cells: Sequence[CellOutcomes]) -> str:
+    """The last lines of ``results.md``: what the cells were computed on; empty where no cell has recorded it."""
+    names = [" then ".join(dict.fromkeys(m.kind for m in cell.machines)) or "not recorded" for cell in cells]
+    if not any(cell.machines for cell in cells):
+        return ""
+    counts = "; ".join(f"{name}: {count} cells" for name, count in sorted(Counter(names).items()))
+    return f"\nComputed on {counts}. Another processor rounds otherwise.\n"
 
 
 def _row(claim: Claim, finding: Finding) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from starpo.errors import UserError
-from starpo.mirror.registry import ALIASES, find
+from starpo.evaluation.champions import find_champion
+from starpo.mirror.registry import CANDIDATE, CHAMPION, find
 from starpo.mirror.store_of_project import project_store
 from starpo.store.layout import Layer, RunPaths
 from starpo.store.policies import Policy
@@ -18,13 +19,16 @@ def named_policy(root: Path, name: str, environment: str | None = None) -> Polic
 
     Args:
         root: the project.
-        name: an alias of the registry, ``RUN`` (its newest stored policy) or ``RUN@ITERATION``.
-        environment: which registered model an alias is looked up in; None: the only one there is.
+        name: ``champion`` (the one in Git), ``candidate`` (the registry's), ``RUN`` (its newest stored policy) or
+            ``RUN@ITERATION``.
+        environment: whose champion or candidate; None: the only one there is.
 
     Raises:
         UserError: nothing is called so; the message lists what is there.
     """
-    if name in ALIASES:
+    if name == CHAMPION:
+        return find_champion(root, environment)
+    if name == CANDIDATE:
         return Policy.open(find(project_store(root).client, name, environment).directory)
     run, _, iteration = name.partition("@")
     read_record(root, run)  # refuses an unknown run and lists the known ones

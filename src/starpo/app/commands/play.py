@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
@@ -10,14 +12,23 @@ from starpo.agent.records import Trajectory
 from starpo.config.agent import AgentConfig
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.rollout import EngineConfig
+from starpo.environments.registry import unregistered_code
 from starpo.environments.splits import Split
+from starpo.errors import UserError
 from starpo.rollout.episodes import RolloutPlan, play
 from starpo.rollout.host import EngineHost
 from starpo.store.policies import Policy
+from starpo.store.policy_state import HARNESS
 
 
 def play_episode(
-    policy: Policy, *, prompt: int, seed: int, temperature: float, engine: EngineConfig
+    policy: Policy,
+    *,
+    prompt: int,
+    seed: int,
+    temperature: float,
+    engine: EngineConfig,
+    trusted: Collection[str] = (),
 ) -> Trajectory:
     """Play a test instance under the harness that the policy was trained with.
 
@@ -27,9 +38,14 @@ def play_episode(
         seed: chooses the instances, the luck and the sampling.
         temperature: of the sampling.
         engine: what generates.
+        trusted: modules that the harness may name though nobody registered them here.
+
+    Raises:
+        UserError: the harness, which may come from elsewhere, names other code.
     """
     harness = policy.harness()
     environment = EnvironmentConfig.model_validate(harness["environment"])
+    _check_trusted(policy, environment, trusted)
     agent = AgentConfig.model_validate(harness["agent"])
     host = EngineHost()
     try:
@@ -49,6 +65,16 @@ def play_episode(
         return play(serving.engine, plan, agent, serving.template)[0]
     finally:
         host.close()
+
+
+def _check_trusted(policy: Policy, environment: EnvironmentConfig, trusted: Collection[str]) -> None:
+    named = [code for each in environment.members for code in unregistered_code(each.name, each.arguments)]
+    if unknown := [code for code in dict.fromkeys(named) if code not in trusted]:
+        options = " ".join(f"--trust {code}" for code in unknown)
+        raise UserError(
+            f"{policy.directory / HARNESS}: the environment names code that is not registered here, "
+            f"{', '.join(unknown)}, and playing would run it; where it is yours, say {options}"
+        )
 
 
 def show_episode(console: Console, trajectory: Trajectory) -> None:

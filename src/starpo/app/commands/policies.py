@@ -33,8 +33,21 @@ def _policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Of the sampling (default: 0.5).",
 )
 @click.option("--engine", type=click.Choice(("transformers", "vllm")), default="transformers")
+@click.option(
+    "--trust",
+    multiple=True,
+    metavar="MODULE:NAME",
+    help="Code that the policy's harness may name though it is not registered; it is run.",
+)
 def play(
-    policy: str, environment: str | None, root: Path, prompt: int, seed: int, temperature: float, engine: Any
+    policy: str,
+    environment: str | None,
+    root: Path,
+    prompt: int,
+    seed: int,
+    temperature: float,
+    engine: Any,
+    trust: tuple[str, ...],
 ) -> None:
     """One episode of a policy (default: the champion), turn by turn."""
     from starpo.app.commands.named_policies import named_policy  # noqa: PLC0415
@@ -42,7 +55,12 @@ def play(
 
     player = named_policy(root, policy, environment)
     trajectory = play_episode(
-        player, prompt=prompt, seed=seed, temperature=temperature, engine=EngineConfig(kind=engine)
+        player,
+        prompt=prompt,
+        seed=seed,
+        temperature=temperature,
+        engine=EngineConfig(kind=engine),
+        trusted=trust,
     )
     console = terminal()
     console.print(f"{player.identity} on test instance {prompt}", markup=False)

@@ -84,6 +84,7 @@ def show(name: str, root: Path) -> None:
         "iterations": _progress_in_words(root, record),
         "code": record.git_commit or "unknown",
         "forked from": record.forked_from or "-",
+        "machine": escape(_machines(record)),
         "fingerprint": record.fingerprint,
         "MLflow run": record.mlflow_run_id or "-",
         "disk": _size(disk_use(root, record.name)),
@@ -155,6 +156,15 @@ def plot(names: tuple[str, ...], out: Path, root: Path) -> None:
 runs.add_command(verify)
 runs.add_command(repair)
 runs.add_command(mirror)
+
+
+def _machines(record: RunRecord) -> str:
+    """A line for each machine in order of use."""
+    lines = []
+    for machine in record.machines:
+        versions = ", ".join(f"{name} {version}" for name, version in machine.libraries.items())
+        lines.append(f"{machine.kind}, {machine.threads} threads, Python {machine.python}, {versions}")
+    return "\n".join(lines) or "not recorded"
 
 
 def _progress(root: Path, record: RunRecord) -> str:

@@ -20,6 +20,7 @@ from starpo.redaction import redact
 from starpo.store import runs
 from starpo.store.layout import Layer, RunPaths
 from starpo.store.lease import Lease
+from starpo.store.machine import this_machine
 
 #: Pipelines without a run of their own, because they build what all runs share or only read: which of the names
 #: in ``${run:…}`` their log goes to.
@@ -109,12 +110,16 @@ class RunRecordHooks:
 
     def _begun(self, resolved: Resolved) -> runs.RunRecord:
         """The record of the run that these parameters begin or go on with."""
-        commit = _git_commit(self.root)
+        machine = this_machine()
         if self.paths.record.exists():
-            return runs.continued(self.root, runs.read_record(self.root, self.name), resolved.raw)
-        fork = resolved.parameters.run.fork_from
+            return runs.continued(self.root, runs.read_record(self.root, self.name), resolved.raw, machine)
         return runs.new_record(
-            self.name, resolved.pipeline, resolved.raw, git_commit=commit, forked_from=fork
+            self.name,
+            resolved.pipeline,
+            resolved.raw,
+            git_commit=_git_commit(self.root),
+            forked_from=resolved.parameters.run.fork_from,
+            machines=(machine,),
         )
 
     def _stopped(self) -> bool:
