@@ -30,7 +30,8 @@ def policy(root: Path, iteration: int, **manifest: Any) -> None:
     (folder / "learner").mkdir(parents=True)
     (folder / "model.safetensors").touch()
     (folder / "learner/actor_optimizer.safetensors").touch()
-    about = {"schema_version": 1, "run": RUN, "iteration": iteration, "status": "trained"}
+    about = {"schema_version": 2, "run": RUN, "iteration": iteration, "status": "trained"}
+    about |= {"files": {"model.safetensors": "", "learner/actor_optimizer.safetensors": ""}}
     about |= {"weights_in": folder.name, "monitor": {"good": iteration}} | manifest
     (folder / "manifest.json").write_text(json.dumps(about))
 

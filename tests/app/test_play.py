@@ -13,6 +13,7 @@ from builders import engine_config
 from starpo.app.commands.play import play_episode
 from starpo.environments.registry import unregistered_code
 from starpo.errors import UserError
+from starpo.store.checksums import checksum
 from starpo.store.policies import Policy
 
 MODULE = """
@@ -42,6 +43,9 @@ def with_environment(policy: Policy, place: Path, environment: dict[str, Any]) -
     harness = policy.harness() | {"environment": environment}
     (folder / "harness.json").unlink()
     (folder / "harness.json").write_text(json.dumps(harness))
+    files = policy.manifest["files"] | {"harness.json": checksum(folder / "harness.json")}
+    (folder / "manifest.json").unlink()
+    (folder / "manifest.json").write_text(json.dumps(policy.manifest | {"files": files}))
     return Policy.open(folder)
 
 

@@ -101,7 +101,7 @@ def test_one_of_several_champions_must_be_named(tmp_path: Path, tiny_policy: Pol
 def test_a_harness_leads_no_champion_out_of_its_folder(
     tmp_path: Path, tiny_policy: Policy, environment: str
 ) -> None:
-    with pytest.raises(UserError, match="use letters, digits"):
+    with pytest.raises(UserError, match="letters, digits"):
         keep_policy(tmp_path, environment, tiny_policy)
 
 

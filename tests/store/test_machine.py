@@ -57,7 +57,7 @@ def test_a_run_continued_elsewhere_says_so_and_keeps_both(tmp_path, caplog: pyte
     record = record.model_copy(update={"state": "killed"})
     other = machine(processor="Abacus 2", capability="AVX512")
     with caplog.at_level(logging.WARNING):
-        moved = continued(record, PARAMETERS, other)
+        moved = continued(tmp_path, record, PARAMETERS, other)
     (line,) = caplog.messages
     assert line == (
         "run 'lake' goes on on another machine (processor Abacus 1 → Abacus 2, capability AVX2 → AVX512): "
@@ -68,12 +68,13 @@ def test_a_run_continued_elsewhere_says_so_and_keeps_both(tmp_path, caplog: pyte
 
 
 def test_a_run_continued_at_home_or_with_nothing_left_to_do_says_nothing(
+    tmp_path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     record = new_record("lake", "train_starpo_s", PARAMETERS, machines=(machine(),))
-    assert continued(record, PARAMETERS, machine()).machines == (machine(),)
+    assert continued(tmp_path, record, PARAMETERS, machine()).machines == (machine(),)
     finished = record.model_copy(update={"state": "finished"})
-    assert continued(finished, PARAMETERS, machine(threads=2)).machines == (machine(),)
+    assert continued(tmp_path, finished, PARAMETERS, machine(threads=2)).machines == (machine(),)
     assert not caplog.messages
     longer = {"run": PARAMETERS["run"] | {"iterations": 20}}
-    assert len(continued(finished, longer, machine(threads=2)).machines) == 2
+    assert len(continued(tmp_path, finished, longer, machine(threads=2)).machines) == 2

@@ -13,7 +13,7 @@ from starpo.store.sources import parse_source
 
 @pytest.mark.parametrize("text", ["../x@3", "/etc@0", "a/b@latest", "..@0", "@3", ""])
 def test_a_path_is_no_name(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UserError, match="use letters, digits"):
+    with pytest.raises(UserError, match="letters, digits"):
         parse_source(tmp_path, text, "policy")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from starpo.config.kedro_command import kedro_run
 from starpo.config.parameters import Parameters, parse_parameters
 from starpo.errors import UserError
 from starpo.evaluation.outcomes import Outcomes
@@ -137,7 +138,7 @@ def store_rounded(policy: Policy, folder: Path) -> None:
     if size > LIMIT:
         raise UserError(
             f"{policy.directory}: {size / 1e6:.0f} MB in bfloat16, Git keeps champions up to {LIMIT / 1e6:.0f} MB. "
-            "Keep it with `dvc add`, and compare it by hand: kedro run --pipeline=evaluate --params "
+            f"Keep it with `dvc add`, and compare it by hand: {kedro_run('evaluate', None)} --params "
             "run.source=RUN@ITERATION,evaluation.against=RUN@ITERATION"
         )
     PolicyState(
