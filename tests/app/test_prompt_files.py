@@ -10,6 +10,7 @@ from builders import PROJECT, raised_message
 
 from starpo.app.config_loader import ConfigLoader
 from starpo.app.parameters import resolve_parameters
+from starpo.app.preflight import check_before_work
 from starpo.config.prompt import FIELDS, PROMPTS, PromptTemplates
 from starpo.config.resolved import Resolved
 from starpo.errors import UserError
@@ -135,3 +136,12 @@ def test_a_changed_preset_of_ours_is_a_changed_parameter_too(project_conf: Path)
     (project_conf / "base/prompts/starpo/system.j2").write_text("{{ rules }}")
     message = raised_message(UserError, lambda: check_same(record, resolved(project_conf, "starpo").raw))
     assert 'agent.prompt.system: (absent) → "{{ rules }}"' in message
+
+
+def test_templates_written_among_the_parameters_are_checked_before_any_work(tmp_path: Path) -> None:
+    loader = ConfigLoader(str(PROJECT / "conf"), env="smoke", **CONFIG_LOADER_ARGS)
+    mine = {"agent": {"prompt": {"name": "mine", "user": "{{ obs }}"}}}
+    found = resolve_parameters(dict(loader["parameters"]), "train_starpo_s", mine, tmp_path)
+    message = raised_message(UserError, lambda: check_before_work(tmp_path, found))
+    assert message.startswith("agent.prompt.user, line 1: there is no field 'obs'")
+    assert not list(tmp_path.iterdir())
