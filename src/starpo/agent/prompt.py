@@ -47,10 +47,10 @@ def check_template(text: str, part: str, place: str) -> None:
         raise UserError(
             f"{place}, line {node.lineno}: a template reaches no other file; write its text there"
         )
-    for node in parsed.find_all(nodes.Name):
-        if node.name in named - FIELDS[part].keys():
+    for field in parsed.find_all(nodes.Name):
+        if field.name in named - FIELDS[part].keys():
             raise UserError(
-                f"{place}, line {node.lineno}: there is no field {node.name!r}; a {part} template may name "
+                f"{place}, line {field.lineno}: there is no field {field.name!r}; a {part} template may name "
                 f"{', '.join(FIELDS[part])} (docs/prompts.md)"
             )
 

@@ -44,12 +44,13 @@ def prompt_information(thoughts: Sequence[Sequence[str]], prompts: Sequence[int]
         thoughts whose own prompt is the likeliest (a tie counts by halves, thirds and so on), and
         ``thought_prompt_chance``, 1 / G. Empty with fewer than two prompts that have two thoughts.
     """
-    numbers, counts = np.unique(np.asarray(prompts, dtype=np.int64), return_counts=True)
+    asked = np.asarray(prompts, dtype=np.int64)
+    numbers, counts = np.unique(asked, return_counts=True)
     several = numbers[counts >= 2][:MOST_PROMPTS]
     if len(several) < 2:
         return {}
-    kept = [at for at, prompt in enumerate(prompts) if prompt in set(several.tolist())]
-    owner = np.searchsorted(several, np.asarray(prompts, dtype=np.int64)[kept])
+    kept = np.flatnonzero(np.isin(asked, several))
+    owner = np.searchsorted(several, asked[kept])
     scores = _log_likelihoods(_counted([thoughts[at] for at in kept]), owner, len(several))
     rows = np.arange(len(owner))
     # Rounding makes no difference between prompts.
