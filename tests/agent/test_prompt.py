@@ -76,19 +76,19 @@ def test_the_folder_starpo_says_what_the_code_says() -> None:
 @pytest.mark.parametrize("name", sorted(PRESETS))
 @pytest.mark.parametrize("think", [True, False])
 def test_every_preset_tells_rules_state_budget_and_format(name: str, think: bool) -> None:
-    shown = agent(prompt=PRESETS[name], think=think, max_actions_per_turn=3)
+    shown = agent(prompt=PRESETS[name], think=think, max_actions_per_turn=3, max_actions=3)
     check_prompt(shown.prompt)
     system = system_message("Rules of the lake.", shown)
     first, later = (
         user_message(shown, "P _\n_ G", 7, turn=turn, reward=reward, previous_valid=valid)
         for turn, reward, valid in ((1, None, True), (2, -0.5, False))
     )
-    assert "Rules of the lake." in system and " 3" in system and "||" in system + first
+    assert "Rules of the lake." in system and "3" in system + first and "||" in system + first
     for message in (first, later):
         assert "P _\n_ G" in message and "7" in message
         assert ("<think>" in system + message) == ("</think>" in system + message) == think
         assert "<answer>" in system + message and "\n\n" not in message
-    assert len(later) > len(first), "an answer without a legal action is told so"
+    assert len(later) > len(first), "an answer without a legal action is told so, or its reward"
     assert not (system + first + later).endswith("\n")
 
 
