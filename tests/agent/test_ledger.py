@@ -89,7 +89,7 @@ def test_the_prompt_holds_rules_format_state_and_budget() -> None:
     assert "At most 4 actions" in system
     assert "<think>your reasoning</think><answer>action ; action</answer>" in system
     assert "<think>" not in system_message(env.rules, agent(think=False))
-    assert user_message("P_G", 7).endswith("P_G\nActions left: 7")
+    assert user_message(agent(), "P_G", 7).endswith("P_G\nActions left: 7")
 
 
 def test_fixed_phrases_cover_the_whole_system_message() -> None:

@@ -13,7 +13,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from starpo.app.kedro_internals import MergingLoader
 from starpo.app.parameters import merge
+from starpo.app.prompt_files import read_prompts
 from starpo.config.kedro_command import EXTENDS
+from starpo.config.prompt import PROMPTS
 from starpo.errors import UserError
 
 _YAML_REMEDY = (
@@ -25,6 +27,7 @@ class ConfigLoader(MergingLoader):
     """``OmegaConfigLoader`` whose errors are a user's mistakes, by file and line.
 
     The parameters of a folder may begin with ``_extends: paper``: what they leave out, the folder ``paper`` says.
+    With the parameters come the prompts of all these folders, under ``PROMPTS``.
     """
 
     _extended: list[str]
@@ -34,11 +37,14 @@ class ConfigLoader(MergingLoader):
         """All settings of one kind, such as ``parameters``.
 
         Raises:
-            UserError: a file is no valid YAML, two files set the same key, or an interpolation leads nowhere.
+            UserError: a file is no valid YAML, two files set the same key, an interpolation leads nowhere, or a
+                prompt's template cannot be filled in.
         """
+        if key in self.data:  # set by a hook
+            return super().__getitem__(key)
         self._extended = []
         try:
-            return super().__getitem__(key)
+            found = super().__getitem__(key)
         except (MissingConfigException, UserError):
             raise  # Kedro asks for kinds that may be missing
         except (yaml.YAMLError, OmegaConfBaseException, ValueError, AttributeError, OSError) as error:
@@ -46,6 +52,9 @@ class ConfigLoader(MergingLoader):
             if message is None:
                 raise
             raise UserError(message) from error
+        folders = [Path(self.conf_source) / env for env in reversed(self._folders())]
+        prompts = read_prompts(folders) if key == "parameters" else {}
+        return found | ({PROMPTS: prompts} if prompts else {})
 
     def merged(self, config: dict[str, Any], over: dict[str, Any], key: str, folder: str) -> dict[str, Any]:
         """``over`` the folder that its ``_extends`` names, if it names one, over ``config``."""
@@ -75,10 +84,14 @@ class ConfigLoader(MergingLoader):
                 f"{conf.name}/{holder}: {EXTENDS} is {name!r}; name another folder of {conf.name}: {', '.join(known)}"
             )
 
+    def _folders(self) -> list[str]:
+        """Folders that were read, the one that prevails first."""
+        return list(dict.fromkeys((self.env or self.default_run_env, *self._extended, self.base_env)))
+
     def _mistake(self, key: str, error: Exception) -> str | None:
         """What a person must correct; None where it is no mistake in ``conf/``."""
         conf = Path(self.conf_source)
-        for env in dict.fromkeys((self.base_env, self.env or self.default_run_env, *self._extended)):
+        for env in self._folders():
             for pattern in self.config_patterns[key]:
                 for path in sorted((conf / env).glob(pattern)):
                     if path.suffix in {".yml", ".yaml"} and (found := fault(path)) is not None:

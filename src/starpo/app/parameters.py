@@ -49,8 +49,7 @@ def resolve_parameters(
         "report": parameters.report.name,
     }
     # Nodes get every section whole, so that their types see defaults as well.
-    typed = {key: value for key, value in raw.items() if key not in Parameters.model_fields}
-    typed |= parameters.model_dump(mode="json")
+    typed = parameters.model_dump(mode="json")
     return Resolved(pipeline, typed, parameters, source, fork, against, names, env)
 
 

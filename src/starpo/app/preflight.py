@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import torch
 
+from starpo.agent.prompt import check_prompt
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.parameters import Parameters
 from starpo.config.resolved import Resolved
@@ -42,6 +43,7 @@ def check_before_work(root: Path, resolved: Resolved) -> MemoryEstimate | None:
     Returns the memory that the run will need where it starts from a pretrained model.
     """
     parameters = resolved.parameters
+    check_prompt(parameters.agent.prompt)
     check_objective(parameters)
     if not parameters.algorithm.response_mask:
         logger.warning(

@@ -219,6 +219,7 @@ def harness_of(environment: EnvironmentConfig, agent: AgentConfig) -> dict[str, 
     }
     harness = {
         "agent": agent.model_dump(),
+        "prompt": agent.prompt.model_dump(),
         "environment": environment.identity(),
         "system_message": "\n\n".join(messages.values()),
     }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
+from starpo.config.prompt import PromptTemplates
 from starpo.config.section import Section
 
 
 class AgentConfig(Section):
     """The harness: how text goes in and actions come out. It is part of the policy."""
 
-    UNWRITTEN = frozenset({"context_turns"})
+    UNWRITTEN = frozenset({"context_turns", "prompt"})
 
     think: bool = True
     """Ask for ``<think>…</think>`` before the answer and require it for a valid format."""
@@ -32,6 +33,9 @@ class AgentConfig(Section):
     context_turns: int | None = Field(None, gt=0)
     """Earlier turns that a prompt repeats; with more behind it, it is the system message and the last of them.
     null: all."""
+    prompt: PromptTemplates = PromptTemplates()
+    """What the policy is told. In ``conf/`` and ``--params`` the name of a folder of ``conf/*/prompts/``; what is
+    stored are its templates."""
 
     @model_validator(mode="after")
     def _turn_fits(self) -> AgentConfig:

@@ -14,6 +14,7 @@ from starpo.config.evaluation import EvaluationConfig
 from starpo.config.gates import GatesConfig
 from starpo.config.learner import LearnerConfig
 from starpo.config.monitor import MonitorConfig
+from starpo.config.prompt import PROMPTS, PromptTemplates
 from starpo.config.report import ReportConfig
 from starpo.config.reward import FilterConfig, RewardConfig
 from starpo.config.rollout import EngineConfig, RolloutConfig
@@ -121,7 +122,10 @@ class Parameters(Section):
 
 def parse_parameters(raw: dict[str, Any]) -> Parameters:
     """Validate the resolved parameters; raises ``UserError`` with one line per mistake."""
-    known = {key: value for key, value in raw.items() if key not in {"presets"}}
+    known = {key: value for key, value in raw.items() if key not in {"presets", PROMPTS}}
+    agent = known.get("agent")
+    if isinstance(agent, dict) and isinstance(agent.get("prompt"), str):
+        known["agent"] = agent | {"prompt": _named_prompt(agent["prompt"], raw.get(PROMPTS, {}))}
     try:
         return Parameters.model_validate(known)
     except ValidationError as error:
@@ -139,6 +143,18 @@ def parse_parameters(raw: dict[str, Any]) -> Parameters:
             + "\n".join(lines)
             + "\nCorrect conf/*/parameters*.yml or the --params option."
         ) from None
+
+
+def _named_prompt(name: str, prompts: dict[str, dict[str, str]]) -> dict[str, str]:
+    """The templates called ``name``; those of the code stand for ``starpo`` where ``conf/`` has none."""
+    own = PromptTemplates()
+    known = {own.name: own.model_dump()} | prompts
+    if name not in known:
+        raise UserError(
+            f"agent.prompt = {name!r}: there is no such prompt; there are {', '.join(sorted(known))}. Name one of "
+            f"them, or write conf/base/prompts/{name}/system.j2, user.j2 and complaint.j2 (docs/prompts.md)"
+        )
+    return known[name]
 
 
 def _known_keys(path: tuple[Any, ...]) -> list[str]:

@@ -14,6 +14,29 @@ _STOPS = {
     StopReason.ENVIRONMENT_ERROR: "the environment raised an exception",
 }
 
+THOUGHTS: dict[str, str] = {
+    "thought_words_mean": "Mean words per thought.",
+    "thought_empty_share": "Share of turns whose thought has no word, or that have none.",
+    "thought_distinct_share": "Different thoughts / turns: near 0 where the policy always thinks the same.",
+    "thought_variety": "1 - mean Jaccard similarity of the word pairs of two thoughts of different groups.",
+    "thought_template_similarity": (
+        "Mean Jaccard similarity of the word pairs of two thoughts of different groups after each run of words from "
+        "the turn's observation or with a digit became one mask: near 1 where thoughts fill in one template."
+    ),
+    "thought_repetition": (
+        "Mean over turns of the share of a thought's word pairs that it held before; 0 for one without a pair."
+    ),
+    "thought_prompt_information": (
+        "Estimate of I(prompt; thought), nats: how much a trajectory's first thought says about which of the first "
+        "G <= 256 prompts with several trajectories it answers, between 0 and log G. It is log G + mean log q(prompt | "
+        "thought) of a naive Bayes classifier over words that learned from other thoughts: in expectation a lower "
+        "bound, of N thoughts that say nothing about 1 / (2 N). Absent with one trajectory per prompt."
+    ),
+    "thought_prompt_recognised_share": "Share of these thoughts whose own prompt is the classifier's likeliest.",
+    "thought_prompt_chance": "1 / G: that share where thoughts say nothing.",
+}
+"""Keys about thoughts, of an iteration and of a suite alike."""
+
 METRICS: dict[str, str] = {
     "prompts": "Number of prompts (groups) with at least one turn.",
     "trajectories": "Number of trajectories: prompts times samples.",
@@ -46,6 +69,7 @@ METRICS: dict[str, str] = {
     "response_length": "Mean number of sampled tokens per turn.",
     "response_tokens": "Sampled tokens in all.",
     "tokens": "Context and sampled tokens in all; with agent.context_turns what a window repeats counts again.",
+    **THOUGHTS,
     "format_valid": "Share of turns whose response the parser accepted.",
     "cut_off": "Share of turns that ended at the token limit instead of by the policy.",
     "token_nll": (

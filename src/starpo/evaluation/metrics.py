@@ -14,6 +14,7 @@ from starpo.errors import UserError
 from starpo.evaluation.glossary import METRICS
 from starpo.evaluation.intervals import Interval, mean_interval, pass_at_k, proportion_interval
 from starpo.evaluation.scores import raw_scores
+from starpo.evaluation.thoughts import thought_metrics
 from starpo.evaluation.trajectories import Trajectories, read_trajectories
 
 __all__ = ["METRICS", "PAPER_PROMPTS", "summarise", "with_bounds"]
@@ -56,6 +57,7 @@ def summarise(turns: pa.Table) -> dict[str, float | int]:
         **_group_spread(t),
         **_actions(t),
         **_tokens(t),
+        **thought_metrics(t.turns),
         "format_valid": float(formatted.mean()),
         "cut_off": _share(t.column("stop_reason"), StopReason.LENGTH),
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from starpo.evaluation.glossary import COMPARISON, DIAGNOSIS, MEASURED, METRICS, own_failures
+from starpo.evaluation.glossary import COMPARISON, DIAGNOSIS, MEASURED, METRICS, THOUGHTS, own_failures
 
 ITERATION: dict[str, str] = {
     "iteration": "Number of the iteration, from 0.",
@@ -49,10 +49,7 @@ ROLLOUT: dict[str, str] = {
     "turn_tokens_mean": "Mean sampled tokens per turn.",
     "rollout_tokens": "Sampled tokens of the iteration.",
     "format_valid_rate": "Share of turns whose response the parser accepted.",
-    "thought_distinct_share": "Different thoughts / turns: near 0 where the policy always thinks the same.",
-    "thought_variety": "1 - mean Jaccard similarity of the word pairs of two thoughts of different groups.",
-    "thought_words_mean": "Mean words per thought.",
-    "thought_empty_share": "Share of turns whose thought has no word, or that have none.",
+    **THOUGHTS,
 }
 """Keys from the rollouts, over all trajectories before the filter."""
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from starpo.evaluation.intervals import cluster_variance
 from starpo.evaluation.scores import raw_scores
-from starpo.monitor.thoughts import thought_metrics
+from starpo.evaluation.thoughts import thought_metrics
 from starpo.store.trajectory_table import without_turns
 
 
@@ -49,7 +49,7 @@ def rollout_metrics(turns: pa.Table, scored: pa.Table) -> dict[str, float]:
     metrics["zero_spread_groups"] = float(
         len(usable.filter(pc.equal(usable["group_std"], 0))["group"].unique())
     )
-    return metrics | _per_environment(usable) | thought_metrics(turns["thought"].to_pylist())
+    return metrics | _per_environment(usable) | thought_metrics(turns)
 
 
 def _per_environment(usable: pa.Table) -> dict[str, float]:

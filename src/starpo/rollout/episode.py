@@ -62,7 +62,7 @@ class Episode:
         self._chain_start = False
         # Of each turn: the user message, the header of the reply and, once it is there, the reply and its end.
         self._exchanges: list[list[int]] = []
-        self._show(user_message(self._observation, self._actions_left), before=self._system)
+        self._show(user_message(agent, self._observation, self._actions_left), before=self._system)
         self._seed = 0
         self._asked = 0.0
 
@@ -146,7 +146,12 @@ class Episode:
             self._mark_truncated()
         if self.trajectory.stop_reason is None:
             message = user_message(
-                self._observation, self._actions_left, previous_valid=bool(turn.executed or turn.format_valid)
+                self._agent,
+                self._observation,
+                self._actions_left,
+                turn=len(self.trajectory.turns) + 1,
+                reward=turn.reward,
+                previous_valid=bool(turn.executed or turn.format_valid),
             )
             # Another end of sequence stays as it was sampled; history goes on as the template writes it.
             ended = completion.token_ids[-1:] == (self._template.turn_end,)

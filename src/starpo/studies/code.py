@@ -32,6 +32,8 @@ BEGINNINGS = {
 }
 _BY_FILE = ("app", "environments")
 _CODE = ("src/", "pipelines/")
+#: Templates are read by name, not imported.
+_PROMPTS = "conf/base/prompts"
 
 
 def code_behind(root: Path, stage: str, environments: Iterable[str]) -> list[str]:
@@ -54,7 +56,8 @@ def code_behind(root: Path, stage: str, environments: Iterable[str]) -> list[str
     for start in {*BEGINNINGS[stage], *_classes(environments)}:
         for module in {start, *graph.find_descendants(start)}:
             used |= {module, *graph.find_upstream_modules(module)}
-    return sorted({_place(root, module) for module in used if module not in {"starpo", "pipelines"}})
+    places = {_place(root, module) for module in used if module not in {"starpo", "pipelines"}}
+    return sorted({_PROMPTS, *places})
 
 
 def listed_code(study: Path) -> list[str]:

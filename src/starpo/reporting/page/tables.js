@@ -84,6 +84,10 @@ function suites(summary, runs) {
       { name: "optimum", cell: (row) => percent(row.optimum_success) },
       { name: "of optimum", cell: (row) => percent(row.success_of_optimum) },
       { name: "return", cell: (row) => number(row.return) },
+      { name: "words per thought", cell: (row) => number(row.thought_words_mean) },
+      { name: "variety", title: "1 - likeness of thoughts about different prompts", cell: (row) => percent(row.thought_variety) },
+      { name: "likeness", title: "of thoughts about different prompts, but for names and numbers", cell: (row) => percent(row.thought_template_similarity) },
+      { name: "repetition", title: "word pairs of a thought that it held before", cell: (row) => percent(row.thought_repetition) },
       ...failing.map((key) => ({ name: key.slice(9).replaceAll("_", " "), cell: (row) => percent(row[key]) })),
     ], rows));
 }
