@@ -19,7 +19,7 @@ from starpo.algorithms.registry import (
 )
 from starpo.errors import UserError
 from starpo.plugins import parameter_names
-from starpo.rewards.terms import TERMS
+from starpo.rewards.registry import TERMS
 
 
 def own_estimator(batch: AdvantageBatch, *, scale: float = 1.0) -> Advantages:

@@ -10,7 +10,7 @@ import pytest
 from builders import turn_row, turns_table
 
 from starpo.config.reward import FilterConfig, ResampleConfig
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.scoring.resampling import draw_until_enough, resampling_metrics
 from starpo.scoring.scoring import mark_kept, score_turns
 
