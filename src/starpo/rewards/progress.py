@@ -45,5 +45,5 @@ def progress(
 
     before = [potential(turn.distance) for turn in trajectory.turns]
     # The next turn's own observation, so that the sum telescopes whatever the texts say.
-    after = [*before[1:], 0.0]
+    after = [*before, 0.0][1:]
     return [gamma * later - earlier for earlier, later in zip(before, after, strict=True)]
