@@ -279,9 +279,10 @@ class FrozenLake(TextEnvironment):
     def _shown(self, observation: str) -> Lake | None:
         """The lake whose board ``observation`` begins with."""
         try:
-            return Lake.parse("\n".join(observation.split("\n")[: self.size]))
+            lake = Lake.parse("\n".join(observation.split("\n")[: self.size]))
         except ValueError:
             return None
+        return lake if lake.size == self.size else None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
