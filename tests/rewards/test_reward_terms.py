@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import types
+
 import pytest
+import yaml
+from builders import PROJECT
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import scored, trajectory, turn, values
@@ -107,6 +113,20 @@ def test_a_turn_that_cannot_be_judged_counts_nothing_and_says_why():
 
 def test_a_term_that_is_switched_off_is_not_asked():
     assert list(bind_terms({"environment": {}, "overlong": None})) == ["environment"]
+
+
+def test_the_page_s_own_term_works(monkeypatch):
+    page = (PROJECT / "docs/rewards.md").read_text()
+    code, (conf,) = (
+        re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0],
+        re.findall(r"^    (my_.*)$", page, re.M),
+    )
+    module = types.ModuleType("my_rewards")
+    exec(code, vars(module))
+    monkeypatch.setitem(sys.modules, "my_rewards", module)
+    ((name, parameters),) = yaml.safe_load(conf).items()
+    judged = trajectory(turn(thought="The Goal is down."), turn(thought="Hm."))
+    assert values(name, judged, **parameters) == pytest.approx([0.1, 0])
 
 
 def test_a_failed_trajectory_gets_no_bonus():
