@@ -57,7 +57,8 @@ def check_before_work(root: Path, resolved: Resolved) -> MemoryEstimate | None:
     check_reward_terms(parameters)
     _warn_of_cheap_silence(parameters, costs)
     _check_shares(parameters)
-    check_indicators(parameters.monitor, parameters.environment)
+    terms = parameters.reward.active if parameters.reward.detailed else ()
+    check_indicators(parameters.monitor, parameters.environment, terms)
     for name in parameters.evaluation.suites:
         task = parameters.evaluation.task(name, parameters.environment)
         check_environment(f"evaluation.suites.{name}", task)

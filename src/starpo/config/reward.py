@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
 from starpo.config.section import Section
+
+PLAIN_TERMS: Final = frozenset({"environment", "format_penalty"})
+"""Reward terms whose values per turn are columns of the turns: with no others, sums tell all."""
 
 
 class NormalizeConfig(Section):
@@ -35,6 +38,11 @@ class RewardConfig(Section):
     def active(self) -> dict[str, dict[str, Any]]:
         """The terms that are not switched off."""
         return {name: arguments for name, arguments in self.terms.items() if arguments is not None}
+
+    @property
+    def detailed(self) -> bool:
+        """Whether scored tables have more columns than sums of terms, and metrics a number for each term."""
+        return self.normalize is not None or not self.active.keys() <= PLAIN_TERMS
 
     @model_validator(mode="after")
     def _something_is_left(self) -> RewardConfig:

@@ -65,8 +65,7 @@ def _per_term(usable: pa.Table) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for name in sums[0] if sums else ():
         metrics[f"term/{name}"] = float(np.mean([each[name] for each in sums]))
-        if lacking := sum(len(each.get(name, ())) for each in missing):
-            metrics[f"term_missing/{name}"] = float(lacking)
+        metrics[f"term_missing/{name}"] = float(sum(len(each.get(name, ())) for each in missing))
     return metrics
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.gates import GatesConfig, QuarantineConfig
-from starpo.config.reward import FilterConfig, NormalizeConfig, RewardConfig
+from starpo.config.reward import PLAIN_TERMS, FilterConfig, NormalizeConfig, RewardConfig
 from starpo.config.run import RunConfig
 from starpo.gates.expected import Expected, Range, return_ranges
 from starpo.gates.quarantine import score_faults, turn_faults
@@ -25,9 +25,6 @@ from starpo.scoring.stored import READ, stored_trajectory
 from starpo.seeds import Purpose, SeedKey
 from starpo.store.layout import RunPaths
 from starpo.store.schemas import DETAILED_SCORED, DETAILED_VERSION, SCHEMA_VERSION, SCORED
-
-#: Their values per turn are columns of the turns: with no others, sums tell all.
-_PLAIN = frozenset({"environment", "format_penalty"})
 
 _EXACT = pa.schema(
     [
@@ -98,7 +95,7 @@ def score_turns(
     for row in scored:
         reason = faults.get((row["group"], row["member"]), "")
         row |= {"quarantined": bool(reason), "reason": reason}
-    if normalize is None and terms.keys() <= _PLAIN:
+    if normalize is None and terms.keys() <= PLAIN_TERMS:
         return pa.Table.from_pylist(scored, schema=SCORED)
     for row, learned in zip(scored, learned_rewards(scored, normalize), strict=True):
         row |= {"learned_rewards": learned, "schema_version": DETAILED_VERSION}

@@ -6,7 +6,7 @@ from functools import partial
 
 from starpo.config.environment import EnvironmentConfig, MixtureMember
 from starpo.environments.base import TextEnvironment
-from starpo.environments.contract import OWN_FAILURES, not_built
+from starpo.environments.contract import OWN_FAILURES, close, not_built
 from starpo.environments.registry import recipe
 from starpo.rewards.trajectory import States
 
@@ -34,4 +34,7 @@ def _knowing(member: MixtureMember) -> TextEnvironment | None:
         env = wanted.build()
     except OWN_FAILURES as error:
         raise not_built(member.name, error) from error
-    return env if any(env.knows(name) for name in methods) else None
+    if any(env.knows(name) for name in methods):
+        return env
+    close(env)
+    return None
