@@ -12,10 +12,14 @@ from starpo.scoring.scoring import mark_kept, score_rollouts
 
 
 def score_trajectories(
-    rollouts: pa.Table, reward: RewardConfig, gates: GatesConfig, environment: EnvironmentConfig
+    rollouts: pa.Table,
+    reward: RewardConfig,
+    gates: GatesConfig,
+    environment: EnvironmentConfig,
+    run: RunConfig,
 ) -> pa.Table:
     """Reward terms per turn, summed to returns; one row per trajectory. Faulty trajectories are quarantined."""
-    return score_rollouts(rollouts, reward, gates, environment)
+    return score_rollouts(rollouts, reward, gates, environment, run)
 
 
 def filter_groups(returns: pa.Table, filter: FilterConfig, run: RunConfig) -> pa.Table:

@@ -14,7 +14,7 @@ def reward_stage() -> Pipeline:
         [
             Node(
                 score_trajectories,
-                inputs=["rollouts", "params:reward", "params:gates", "params:environment"],
+                inputs=["rollouts", "params:reward", "params:gates", "params:environment", "params:run"],
                 outputs="returns",
                 name="reward",
             ),

@@ -69,6 +69,6 @@ def generate_rollouts(
         )
 
     def judge(turns: pa.Table) -> pa.Table:
-        return mark_kept(score_rollouts(turns, reward, gates, environment), filter, run.seed)
+        return mark_kept(score_rollouts(turns, reward, gates, environment, run), filter, run.seed)
 
     return draw_until_enough(draw, judge, filter.resample)

@@ -94,7 +94,8 @@ def _kept(rollouts: pa.Table, scored: pa.Table) -> Sequences | None:
     if not kept.num_rows:
         return None
     keys = list(zip(kept["group"].to_pylist(), kept["member"].to_pylist(), strict=True))
-    rewards = dict(zip(keys, kept["turn_rewards"].to_pylist(), strict=True))
+    column = "learned_rewards" if "learned_rewards" in kept.column_names else "turn_rewards"
+    rewards = dict(zip(keys, kept[column].to_pylist(), strict=True))
     return sequences_of(rollouts, rewards, set(keys))
 
 

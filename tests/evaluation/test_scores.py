@@ -12,7 +12,7 @@ from builders import turn_row, turns_table
 from starpo.evaluation.metrics import summarise
 from starpo.evaluation.scores import raw_scores
 from starpo.monitor.iteration_metrics import rollout_metrics
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.scoring.scoring import score_turns
 
 

@@ -13,7 +13,7 @@ from starpo.config.reward import FilterConfig
 from starpo.environments.base import StepResult, TextEnvironment
 from starpo.environments.splits import Split, split_of
 from starpo.gates.expected import Expected
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.scoring.scoring import mark_kept, score_turns
 from starpo.store.schemas import SCHEMA_VERSION, TURNS, UPDATES
 

@@ -21,7 +21,7 @@ from starpo.gates.quarantine import FAULTS, describe, quarantined, turn_faults
 from starpo.gates.rule import check
 from starpo.gates.rules import SUITES
 from starpo.learning.batching import sequences_of
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.scoring.scoring import mark_kept, score_turns
 
 #: Row 3 is the last turn of group 0 member 1.

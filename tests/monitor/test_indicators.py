@@ -44,9 +44,11 @@ def test_a_metric_of_rollouts_and_update_can_be_watched_under_any_name(metric: s
 
 @pytest.mark.parametrize("metric", [*ROLLOUT, *UPDATE])
 def test_a_misspelt_metric_is_refused_with_its_key_and_the_right_name(metric: str) -> None:
-    right = metric.replace("<environment>", "lake")
+    right = metric.replace("<environment>", "lake").replace("<term>", "judge")
     wrong = f"{right[:-2]}{right[-1]}{right[-2]}x"
-    message = raised_message(UserError, lambda: check_indicators(monitor(mine={"metric": wrong}), MIXTURE))
+    message = raised_message(
+        UserError, lambda: check_indicators(monitor(mine={"metric": wrong}), MIXTURE, ["judge"])
+    )
     assert f"monitor.indicators.mine.metric: the monitor can watch no metric {wrong!r}" in message
     assert right in message.partition("near it: ")[2] or right == "sync_difference"
     assert "docs/metrics.md" in message and "monitor.indicators.mine=null" in message
@@ -67,5 +69,14 @@ def test_metrics_per_environment_are_those_of_the_mixture() -> None:
     for environment, metric in ((MIXTURE, "success/frozen_lake"), (BANDIT, "success/bandit")):
         message = raised_message(
             UserError, lambda e=environment, m=metric: check_indicators(monitor(mine={"metric": m}), e)
+        )
+        assert f"no metric {metric!r}" in message
+
+
+def test_metrics_per_term_are_those_of_the_terms_in_use() -> None:
+    for metric in ("term/judge", "term_missing/judge"):
+        check_indicators(monitor(mine={"metric": metric}), BANDIT, ["judge"])
+        message = raised_message(
+            UserError, lambda m=metric: check_indicators(monitor(mine={"metric": m}), BANDIT)
         )
         assert f"no metric {metric!r}" in message

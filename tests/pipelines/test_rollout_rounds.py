@@ -58,7 +58,9 @@ def test_further_rounds_continue_the_groups_and_leave_the_first_round_as_it_was(
     assert set(numbers) == set(range(GROUPS * (1 + rounds)))
 
     def kept(turns: pa.Table) -> int:
-        scored = mark_kept(score_rollouts(turns, REWARD, GATES, LAKE), FilterConfig(keep_ratio=1.0))
+        scored = mark_kept(
+            score_rollouts(turns, REWARD, GATES, LAKE, RunConfig(iterations=1)), FilterConfig(keep_ratio=1.0)
+        )
         return len(pc.unique(scored.filter(scored["kept"])["group"]))
 
     before_last = more.filter(pc.less(more["group"], GROUPS * rounds))

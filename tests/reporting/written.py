@@ -13,7 +13,7 @@ from builders import turn_row, turns_table
 from starpo.config.reward import FilterConfig
 from starpo.evaluation.compare import compare
 from starpo.evaluation.metrics import summarise
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.scoring.scoring import mark_kept, score_turns
 from starpo.store.run_tables import Run
 from starpo.store.runs import new_record, write_record

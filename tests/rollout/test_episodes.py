@@ -23,7 +23,7 @@ from starpo.app.mistakes import user_mistake
 from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.config.reward import FilterConfig
 from starpo.environments.contract import ContractError
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.rollout.episodes import play
 from starpo.scoring.scoring import mark_kept, score_turns
 from starpo.store.policies import Policy, load_tokenizer

@@ -21,7 +21,7 @@ from starpo.errors import UserError
 from starpo.gates.expected import return_ranges
 from starpo.learning.batching import sequences_of
 from starpo.monitor.iteration_metrics import rollout_metrics
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.rollout.episodes import RolloutPlan, play
 from starpo.rollout.mixture import deal, group_counts
 from starpo.scoring.scoring import mark_kept, score_turns

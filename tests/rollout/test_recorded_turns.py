@@ -36,7 +36,8 @@ from starpo.base_policy.tokenizer import build_tokenizer
 from starpo.environments.splits import Instance
 from starpo.evaluation.intervals import pass_at_k
 from starpo.learning.batching import sequences_of
-from starpo.rewards.terms import Turns, format_penalty
+from starpo.rewards import trajectory as judged
+from starpo.rewards.terms import format_penalty
 from starpo.rollout.episodes import play
 from starpo.store.policies import load_tokenizer
 from starpo.store.trajectory_table import trajectories_to_table
@@ -115,13 +116,10 @@ def test_recorded_turns_replay_to_the_same_actions_rewards_states_and_ends(golde
                 assert bool(theirs["last_success"]) == ours.success, where
                 assert bool(theirs["last_effective"]) <= bool(ours.effective), where
             penalties = format_penalty(
-                Turns(
-                    env_reward=np.array([turn.reward for turn in trajectory.turns]),
-                    format_valid=np.array([turn.format_valid for turn in trajectory.turns]),
-                    response_tokens=np.array([len(turn.response_ids) for turn in trajectory.turns]),
-                    stop_reason=tuple("stop" for _ in trajectory.turns),
-                    success=False,
+                judged.Trajectory(
+                    turns=tuple(judged.Turn(format_valid=turn.format_valid) for turn in trajectory.turns)
                 ),
+                (),
                 penalty=0.1,
             )
             assert np.cumsum(penalties) == pytest.approx(

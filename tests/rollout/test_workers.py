@@ -25,7 +25,7 @@ from starpo.environments.contract import ContractError
 from starpo.environments.registry import recipe
 from starpo.errors import UserError
 from starpo.monitor.iteration_metrics import rollout_metrics
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.rollout.environments import Act, Environments, Failure, LocalEnvironments, Open, Task
 from starpo.rollout.episodes import play, reading_of
 from starpo.rollout.workers import WorkerPool

@@ -10,7 +10,7 @@ import pytest
 from builders import turn_row, turns_table
 
 from starpo.config.reward import FilterConfig, ResampleConfig
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.scoring.resampling import draw_until_enough, resampling_metrics
 from starpo.scoring.scoring import mark_kept, score_turns
 
@@ -88,3 +88,14 @@ def test_each_further_round_says_why_it_is_needed(caplog: pytest.LogCaptureFixtu
     assert [record.getMessage() for record in caplog.records] == [
         "re-sampling, round 1 of 2: 1 groups kept and 2 wanted (1 kept, 1 zero_spread)"
     ]
+
+
+def test_where_judging_fails_what_was_drawn_is_kept_for_the_reward_node(caplog: pytest.LogCaptureFixture):
+    rounds = Rounds((FLAT, FLAT), (WIDE, WIDE))
+
+    def failing(turns: pa.Table) -> pa.Table:
+        return score_turns(turns, bind_terms({"math:isqrt": {}}))
+
+    table = draw_until_enough(rounds.draw, failing, ResampleConfig(min_kept_groups=1, max_rounds=3))
+    assert (rounds.drawn, table.num_rows) == ([0], 4)
+    assert "no re-sampling: reward.terms.math:isqrt, iteration 0, group 0, member 0: " in caplog.text

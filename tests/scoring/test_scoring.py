@@ -10,7 +10,7 @@ import pytest
 from builders import turn_row, turns_table
 
 from starpo.config.reward import FilterConfig
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.scoring.scoring import mark_kept, score_turns
 from starpo.store.schemas import SCORED
 

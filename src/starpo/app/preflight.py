@@ -7,6 +7,7 @@ import logging
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -23,10 +24,12 @@ from starpo.learning.memory import MemoryEstimate, estimate_memory
 from starpo.learning.model_shape import ModelShape
 from starpo.learning.objective import check_objective
 from starpo.monitor.indicators import check_indicators
+from starpo.rewards.bind import WEIGHT
 from starpo.rewards.terms import FORMAT_PENALTY
 from starpo.rollout.isolated import EnvironmentBuilder
 from starpo.rollout.mixture import group_counts
 from starpo.rollout.vllm_engine import on_gpu
+from starpo.scoring.trial import check_reward_terms
 from starpo.store.damage import clear_unfinished, settle, survey
 from starpo.store.layout import Layer, RunPaths
 from starpo.store.model_files import ModelFiles
@@ -53,9 +56,11 @@ def check_before_work(root: Path, resolved: Resolved) -> MemoryEstimate | None:
     on_gpu(parameters.engine)
     learner_device(parameters.learner)
     costs = check_environment("environment", parameters.environment)
+    check_reward_terms(parameters)
     _warn_of_cheap_silence(parameters, costs)
     _check_shares(parameters)
-    check_indicators(parameters.monitor, parameters.environment)
+    terms = parameters.reward.active if parameters.reward.detailed else ()
+    check_indicators(parameters.monitor, parameters.environment, terms)
     for name in parameters.evaluation.suites:
         task = parameters.evaluation.task(name, parameters.environment)
         check_environment(f"evaluation.suites.{name}", task)
@@ -126,9 +131,9 @@ def _warn_of_cheap_silence(parameters: Parameters, costs: list[float]) -> None:
 
     No refusal: the paper's own Sokoban is configured so.
     """
-    terms, most = parameters.reward.terms, parameters.agent.max_actions_per_turn
-    penalty = terms["format_penalty"].get("penalty", FORMAT_PENALTY) if "format_penalty" in terms else 0.0
-    scale = terms["environment"].get("scale", 1.0) if "environment" in terms else 0.0
+    terms, most = parameters.reward.active, parameters.agent.max_actions_per_turn
+    penalty = _size(terms.get("format_penalty"), "penalty", FORMAT_PENALTY)
+    scale = _size(terms.get("environment"), "scale", 1.0)
     for member, cost in zip(parameters.environment.members, costs, strict=True):
         turn = most * cost * scale * member.reward_scale
         # Sums of 0.1 differ in the last bit from what a person writes.
@@ -143,6 +148,13 @@ def _warn_of_cheap_silence(parameters: Parameters, costs: list[float]) -> None:
                 most,
                 turn,
             )
+
+
+def _size(arguments: dict[str, Any] | None, name: str, default: float) -> float:
+    """What a term takes or gives, its weight applied; 0 where it is not in use."""
+    if arguments is None:
+        return 0.0
+    return float(arguments.get(name, default)) * float(arguments.get(WEIGHT, 1.0))
 
 
 def _check_shares(parameters: Parameters) -> None:

@@ -3,19 +3,54 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
 from starpo.config.section import Section
 
+PLAIN_TERMS: Final = frozenset({"environment", "format_penalty"})
+"""Reward terms whose values per turn are columns of the turns: with no others, sums tell all."""
+
+
+class NormalizeConfig(Section):
+    """Normalising returns before advantages are taken; the filter goes by the raw ones."""
+
+    method: Literal["mean", "mean_std", "asym_clip"]
+    """Minus the mean; divided by the standard deviation as well; that held within [-1, 3]."""
+    over: Literal["group", "batch", "environment"] = "group"
+    """Whose mean: of the group (RAGEN's ``state``), all trajectories of the iteration (``batch``), or all of the same
+    environment (``inductive``)."""
+
 
 class RewardConfig(Section):
     """From turns to returns."""
 
-    terms: dict[str, dict[str, float]] = Field(min_length=1)
-    """Reward terms by name (or ``module:function``) with their keyword arguments, summed per turn.
-    A format penalty must exceed what a turn's steps can cost, or saying nothing pays."""
+    UNWRITTEN = frozenset({"normalize"})
+
+    terms: dict[str, dict[str, Any] | None] = Field(min_length=1)
+    """Reward terms by name (or ``module:function``) with their keyword arguments and ``weight``, summed per turn; null
+    switches one off. A format penalty must exceed what a turn's steps can cost, or saying nothing pays."""
+    normalize: NormalizeConfig | None = None
+    """How returns are normalised within the rewards that are learned from; null: not at all."""
+
+    @property
+    def active(self) -> dict[str, dict[str, Any]]:
+        """The terms that are not switched off."""
+        return {name: arguments for name, arguments in self.terms.items() if arguments is not None}
+
+    @property
+    def detailed(self) -> bool:
+        """Whether scored tables have more columns than sums of terms, and metrics a number for each term."""
+        return self.normalize is not None or not self.active.keys() <= PLAIN_TERMS
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> RewardConfig:
+        if not self.active:
+            raise ValueError(
+                "terms: all are switched off (null), so nothing can be learned; give one its parameters or {}"
+            )
+        return self
 
 
 class ResampleConfig(Section):

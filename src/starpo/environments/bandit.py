@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Any, ClassVar, Final
@@ -10,7 +11,7 @@ import numpy as np
 
 from starpo.environments.arguments import check_switches, is_number
 from starpo.environments.base import StepResult, TextEnvironment
-from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode
+from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode, StateFacts
 from starpo.environments.splits import Split
 
 #: The steady family: things that stay as they are. By default these arms pay a small sum for sure.
@@ -71,6 +72,7 @@ PAIRS: Final[dict[str, dict[tuple[str, str], Split]]] = {names: _pairs(names) fo
 _PAIR_LISTS: Final = {names: tuple(pairs) for names, pairs in PAIRS.items()}
 
 
+_OFFER: Final = "Arms: "
 WRONG_ARM: Final = "wrong_arm"
 LOST_DRAW: Final = "lost_draw"
 
@@ -185,11 +187,37 @@ class Bandit(TextEnvironment):
             return Failure(LOST_DRAW, episode.turns - 1) if episode.returned == 0 else None
         return Failure(WRONG_ARM, episode.steps[-1].turn) if episode.steps else None
 
+    def facts(self, observation: str) -> StateFacts | None:
+        """The two arms, and the names of the same families that are not among them."""
+        arms = self._arms(observation)
+        if arms is None:
+            return None
+        known = {name for family in FAMILIES[self.names] for name in family}
+        return StateFacts(arms, present=frozenset(arms), absent=frozenset(known.difference(arms)))
+
+    def distance(self, observation: str) -> float | None:
+        """One pull before the pull; after it 0 with the better arm and out of reach with the other."""
+        if self._arms(observation) is not None:
+            return 1.0
+        low_risk, high_risk = FAMILIES[self.names]
+        pulled, colon, _ = observation.partition(": ")
+        if not colon or pulled not in (*low_risk, *high_risk):
+            return None
+        return 0.0 if pulled in (low_risk if self.reversed_meaning else high_risk) else math.inf
+
+    def _arms(self, observation: str) -> tuple[str, ...] | None:
+        """The names that ``observation`` offers in its order; None where it offers no pair of these families."""
+        arms = tuple(observation.removeprefix(_OFFER).split(", "))
+        offered = observation.startswith(_OFFER) and (
+            arms in PAIRS[self.names] or arms[::-1] in PAIRS[self.names]
+        )
+        return arms if offered else None
+
     def _begin(self, instance: np.random.Generator) -> tuple[str, dict[str, Any]]:
         self._pair = self._pairs[int(instance.integers(len(self._pairs)))]
         low_first = instance.random() < 0.5
         self.action_names = self._pair if low_first else self._pair[::-1]
-        return "Arms: " + ", ".join(self.action_names), {"success": False}
+        return _OFFER + ", ".join(self.action_names), {"success": False}
 
     def _act(self, action: str) -> StepResult:
         chose_best = action == self.best_arm

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import gymnasium
 import numpy as np
 
-from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode
+from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode, StateFacts
 
 #: A row of a board: cells side by side, or with a blank between each two.
 _ROW: Final = re.compile(r"\S{2,}|(\S )+\S")
@@ -132,6 +132,16 @@ class TextEnvironment(gymnasium.Env[str, str]):
 
     def own_failure(self, episode: PlayedEpisode) -> Failure | None:
         """One of ``failure_labels`` for ``episode``, which was played on this environment; None: none of them."""
+        return None
+
+    def facts(self, observation: str) -> StateFacts | None:
+        """The state behind ``observation``, from its text and the constructor's arguments alone, so that what is stored
+        can be judged without being played again; None: the text shows no state."""
+        return None
+
+    def distance(self, observation: str) -> float | None:
+        """Fewest actions from the state behind ``observation`` to success, luck left aside: 0 where it is reached,
+        ``math.inf`` where it is out of reach, None where nobody knows. From the text alone, as :meth:`facts`."""
         return None
 
     @classmethod

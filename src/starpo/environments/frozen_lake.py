@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +12,7 @@ import numpy as np
 
 from starpo.environments.arguments import check_switches, is_number, is_whole
 from starpo.environments.base import StepResult, TextEnvironment
-from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode
+from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode, StateFacts
 from starpo.environments.splits import Split, split_of
 
 #: In circular order: the directions perpendicular to one are its two neighbours.
@@ -251,6 +252,37 @@ class FrozenLake(TextEnvironment):
         from starpo.environments.frozen_lake_falls import fall_of  # noqa: PLC0415
 
         return None if episode.success else fall_of(episode.steps)
+
+    def facts(self, observation: str) -> StateFacts | None:
+        """Player, goal, holes and ice by cell, and what lies around the player."""
+        lake = self._shown(observation)
+        if lake is None:
+            return None
+        words = {"player": {lake.player}} | {
+            word: {cell for cell, ground in enumerate(lake.cells) if ground == symbol}
+            for symbol, word in _GROUND_WORDS.items()
+        }
+        around = {
+            action.lower(): frozenset({_EDGE} if cell == lake.player else {_GROUND_WORDS[lake.cells[cell]]})
+            for action, cell in zip(ACTIONS, self._neighbours[lake.player], strict=True)
+        }
+        places = {word: frozenset(divmod(cell, lake.size) for cell in cells) for word, cells in words.items()}
+        return StateFacts(ACTIONS, places, around)
+
+    def distance(self, observation: str) -> float | None:
+        """Length of the shortest path, as if no move slipped."""
+        from starpo.environments import frozen_lake_solver as solver  # noqa: PLC0415
+
+        lake = self._shown(observation)
+        return None if lake is None else solver.solve_frozen_lake(lake).distances.get(lake.player, math.inf)
+
+    def _shown(self, observation: str) -> Lake | None:
+        """The lake whose board ``observation`` begins with."""
+        try:
+            lake = Lake.parse("\n".join(observation.split("\n")[: self.size]))
+        except ValueError:
+            return None
+        return lake if lake.size == self.size else None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

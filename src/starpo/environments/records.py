@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -73,3 +73,24 @@ class Failure:
     """The turn that decided it, from 0."""
     unlucky: bool = False
     """Luck decided it, so that it matters what the same actions are worth under another luck."""
+
+
+Cell = tuple[int, int]
+"""(row, column), from the upper left one, (0, 0)."""
+
+
+@dataclass(frozen=True)
+class StateFacts:
+    """The state behind an observation, as its text tells it: what the words of a thought are compared with."""
+
+    actions: tuple[str, ...] = ()
+    """Names of the legal actions."""
+    places: Mapping[str, frozenset[Cell]] = field(default_factory=dict)
+    """Kind of thing (``player``, ``goal``, ``box`` ...) -> where each one is; a kind of which there is none has the
+    empty set."""
+    around: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Direction (``left``, ``right``, ``up``, ``down``) -> words for what lies one step that way of the player."""
+    present: frozenset[str] = frozenset()
+    """Names of things without a place that are there, such as a bandit's arms."""
+    absent: frozenset[str] = frozenset()
+    """Names of the same family that are not there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from starpo.environments.arguments import check_switches, is_whole
 from starpo.environments.base import StepResult, TextEnvironment
-from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode
+from starpo.environments.records import Expectation, Failure, Limits, PlayedEpisode, StateFacts
 from starpo.environments.sokoban_generator import draw_room
 from starpo.environments.sokoban_lengths import length_weights
 from starpo.environments.sokoban_room import ACTIONS, Room, cells_of, complete_symbols
@@ -203,6 +204,54 @@ class Sokoban(TextEnvironment):
             return None
         sealed = first_deadlock([cast(Room, step.after) for step in episode.steps])
         return None if sealed is None else Failure(DEADLOCK, episode.steps[sealed].turn)
+
+    def facts(self, observation: str) -> StateFacts | None:
+        """Player, boxes, targets, walls and floor by cell, and what lies around the player."""
+        room = self._shown(observation)
+        if room is None:
+            return None
+        inside = [
+            row * (room.columns + 1) + column for row in range(room.rows) for column in range(room.columns)
+        ]
+        whole = sum(1 << cell for cell in inside)
+        things = {
+            "player": 1 << room.player,
+            "box": room.boxes,
+            "target": room.targets,
+            "wall": whole & ~room.floor,
+            "floor": room.floor & ~room.boxes & ~room.targets,
+        }
+        around = {
+            action.lower(): frozenset(
+                name for name, cells in things.items() if cells >> (room.player + delta) & 1
+            )
+            for action, delta in zip(ACTIONS, room.deltas, strict=True)
+        }
+        places = {
+            name: frozenset(divmod(cell, room.columns + 1) for cell in cells_of(cells))
+            for name, cells in things.items()
+        }
+        return StateFacts(ACTIONS, places, around)
+
+    def distance(self, observation: str) -> float | None:
+        """Moves of a shortest solution; None in a room with too many positions to search."""
+        from starpo.environments import sokoban_solver as solver  # noqa: PLC0415
+
+        room = self._shown(observation)
+        if room is None:
+            return None
+        try:
+            solution = solver.solve_sokoban(room)
+        except RuntimeError:
+            return None
+        return math.inf if solution is None else float(len(solution))
+
+    def _shown(self, observation: str) -> Room | None:
+        """The room that the first lines of ``observation`` show in the environment's symbols."""
+        try:
+            return Room.parse("\n".join(observation.split("\n")[: self.size[0]]), self.symbols)
+        except ValueError:
+            return None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

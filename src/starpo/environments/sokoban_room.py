@@ -98,7 +98,11 @@ class Room:
         """The room that a text shows. Raises ``ValueError`` with the reason if it is not a closed room."""
         rows = text.split("\n")
         columns = len(rows[0])
-        if any(len(row) != columns for row in rows) or set("".join(rows)) - set(symbols.values()):
+        if (
+            not columns
+            or any(len(row) != columns for row in rows)
+            or set("".join(rows)) - set(symbols.values())
+        ):
             raise ValueError(f"Sokoban: board {text!r} is not a rectangle of {''.join(symbols.values())}")
 
         def cells(*names: str) -> int:

@@ -1,12 +1,10 @@
-"""Whether the configured estimator, policy loss and reward terms work: tried on a tiny batch before any work."""
+"""Whether the configured estimator and policy loss work: tried on a tiny batch before any work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,8 +13,6 @@ from starpo.algorithms.registry import advantage_estimator, estimator_needs, pol
 from starpo.config.algorithm import AlgorithmConfig
 from starpo.config.parameters import Parameters
 from starpo.errors import UserError
-from starpo.rewards.terms import Turns
-from starpo.rewards.total import bind_terms, score
 
 #: Sampled tokens of a trial row: two turns with a context token before, between and after them.
 _SAMPLED = (False, True, True, False, True, False)
@@ -33,7 +29,6 @@ def check_objective(parameters: Parameters) -> None:
         )
     _check_estimator(algorithm, members=rollout.group_size)
     _check_policy_loss(algorithm)
-    _check_reward_terms(parameters)
 
 
 def _check_estimator(algorithm: AlgorithmConfig, *, members: int) -> None:
@@ -64,25 +59,6 @@ def _check_policy_loss(algorithm: AlgorithmConfig) -> None:
     key = f"algorithm.policy_loss = {algorithm.policy_loss!r} with {_shown(algorithm.policy_loss_parameters)}"
     result = _try(key, lambda: loss(logp, logp, advantages, mask))
     _check_tensor(f"{key}: its loss", getattr(result, "loss", None), mask.shape)
-
-
-def _check_reward_terms(parameters: Parameters) -> None:
-    trial = Turns(
-        env_reward=np.array([0.0, 1.0]),
-        format_valid=np.array([False, True]),
-        response_tokens=np.array([1, parameters.agent.max_tokens_per_turn]),
-        stop_reason=("stop", "length"),
-        success=True,
-    )
-    for name, term in bind_terms(parameters.reward.terms).items():
-        _try(f"reward.terms.{name}", partial(score, trial, {name: term}))
-    overlong, most = parameters.reward.terms.get("overlong"), parameters.agent.max_tokens_per_turn
-    if overlong is not None and overlong["max_tokens"] - overlong["buffer"] >= most:
-        raise UserError(
-            f"reward.terms.overlong: it starts beyond max_tokens - buffer = "
-            f"{overlong['max_tokens'] - overlong['buffer']:g} tokens, but agent.max_tokens_per_turn = {most} never "
-            f"gets there; set max_tokens = {most}"
-        )
 
 
 def _try(key: str, function: Callable[[], Any]) -> Any:

@@ -42,6 +42,11 @@ ROLLOUT: dict[str, str] = {
     ),
     "success_error": "Standard error of success, clustered by group.",
     "return": "Mean over usable trajectories of the sum of all reward terms.",
+    "term/<term>": (
+        "Mean over usable trajectories of the sum of one reward term, its weight applied; absent where "
+        "environment and format_penalty are the only ones and returns are not normalised."
+    ),
+    "term_missing/<term>": "Turns that the term could not judge and that count 0 in it; absent where term/<term> is.",
     "return_std": "Mean over usable trajectories of their group's standard deviation of returns (n - 1).",
     "turns_mean": "Mean turns per trajectory.",
     "actions_mean": "Mean executed actions per trajectory.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.monitor import MonitorConfig
@@ -12,30 +13,32 @@ from starpo.monitor.glossary import ROLLOUT, UPDATE
 #: Measured after the monitor has looked.
 TOO_LATE = frozenset({"sync_difference"})
 
-#: Stands in the glossary for each environment of a mixture.
-EACH = "<environment>"
+#: Stand in the glossary for each environment of a mixture, and for each reward term.
+EACH, TERM = "<environment>", "<term>"
 
 
-def watchable(environment: EnvironmentConfig) -> list[str]:
-    """Names of the metrics of rollouts and updates; those per environment where there are several.
+def watchable(environment: EnvironmentConfig, terms: Collection[str] = ()) -> list[str]:
+    """Names of the metrics of rollouts and updates; those per environment where there are several, those per term of
+    the ``terms`` whose values are told apart.
 
     >>> [name for name in watchable(EnvironmentConfig(name="bandit")) if name.startswith("success")]
     ['success', 'success_error']
     """
     labels = [member.known_as for member in environment.members]
-    names = [name for name in (*ROLLOUT, *UPDATE) if name not in TOO_LATE]
-    return [
-        own
-        for name in names
-        for own in (
-            [name.replace(EACH, label) for label in labels if len(labels) > 1] if EACH in name else [name]
-        )
-    ]
+    several = {EACH: labels if len(labels) > 1 else [], TERM: sorted(terms)}
+    found = []
+    for name in (*ROLLOUT, *UPDATE):
+        mark = next((mark for mark in several if mark in name), None)
+        if name not in TOO_LATE:
+            found += [name] if mark is None else [name.replace(mark, each) for each in several[mark]]
+    return found
 
 
-def check_indicators(monitor: MonitorConfig, environment: EnvironmentConfig) -> None:
+def check_indicators(
+    monitor: MonitorConfig, environment: EnvironmentConfig, terms: Collection[str] = ()
+) -> None:
     """Raise ``UserError`` where an indicator watches what no iteration has: it would never warn."""
-    known = watchable(environment)
+    known = watchable(environment, terms)
     for name, threshold in monitor.indicators.items():
         metric = threshold.metric or name
         if metric not in known:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +51,20 @@ def rollout_metrics(turns: pa.Table, scored: pa.Table) -> dict[str, float]:
     metrics["zero_spread_groups"] = float(
         len(usable.filter(pc.equal(usable["group_std"], 0))["group"].unique())
     )
-    return metrics | _per_environment(usable) | thought_metrics(turns)
+    return metrics | _per_term(usable) | _per_environment(usable) | thought_metrics(turns)
+
+
+def _per_term(usable: pa.Table) -> dict[str, float]:
+    """Mean sum of each reward term, and how many turns it could not judge, where the table tells them apart."""
+    if "turn_terms" not in usable.column_names:
+        return {}
+    sums = [json.loads(each) for each in usable["terms"].to_pylist()]
+    missing = [json.loads(each) for each in usable["missing"].to_pylist()]
+    metrics: dict[str, float] = {}
+    for name in sums[0] if sums else ():
+        metrics[f"term/{name}"] = float(np.mean([each[name] for each in sums]))
+        metrics[f"term_missing/{name}"] = float(sum(len(each.get(name, ())) for each in missing))
+    return metrics
 
 
 def _per_environment(usable: pa.Table) -> dict[str, float]:

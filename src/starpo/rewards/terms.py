@@ -1,110 +1,110 @@
-"""Reward terms: each judges every turn of one trajectory, ``term(turns, **parameters) -> float [K]``.
+"""Reward terms that look at a turn's numbers: what the environment paid, form, length, time.
 
-Terms stay apart until :mod:`starpo.rewards.total` adds them, so that a stored trajectory can be read, and
-scored again with other weights. Penalties are given as positive sizes and are subtracted.
+A term is ``term(trajectory, group, **parameters) -> a number per turn``; ``group`` are the other members of the
+trajectory's group. Terms stay apart until :mod:`starpo.rewards.total` adds them. Penalties are positive sizes and are
+subtracted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from starpo.algorithms.overlong import overlong_penalty
+from starpo.rewards.trajectory import Trajectory
 
-Reward = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Turns:
-    """The turns of one trajectory, in order; K of them."""
-
-    env_reward: NDArray[np.float64]
-    """[K], sum of the environment's rewards over the turn's actions."""
-    format_valid: NDArray[np.bool_]
-    """[K], whether the response had the required form and only known actions."""
-    response_tokens: NDArray[np.int64]
-    """[K], sampled tokens of the turn."""
-    stop_reason: tuple[str, ...]
-    """[K], why the turn ended (``stop``, ``length``, ...)."""
-    success: bool
-    """Whether the trajectory solved its task."""
-
-    def __post_init__(self) -> None:
-        """Raise ValueError unless all fields describe the same number of turns."""
-        lengths = {
-            name: len(getattr(self, name))
-            for name in ("env_reward", "format_valid", "response_tokens", "stop_reason")
-        }
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"all fields must have one entry per turn, got {lengths}")
-
-    def __len__(self) -> int:
-        return len(self.env_reward)
-
+Group = Sequence[Trajectory]
 
 FORMAT_PENALTY: Final = 0.1
 """RAGEN's, where the configuration names the term without a size."""
 
 
-def _penalty_where(condition: NDArray[np.bool_], penalty: float) -> Reward:
-    if penalty < 0:
-        raise ValueError(f"penalty is a size to subtract and must not be negative, got {penalty}")
-    return np.where(condition, -penalty, 0.0)
+def check_size(**sizes: float) -> None:
+    """Raise ValueError for a penalty or bonus below 0."""
+    for name, size in sizes.items():
+        if size < 0:
+            raise ValueError(f"{name} is a size and must not be negative, got {size}")
 
 
-def environment(turns: Turns, *, scale: float = 1.0) -> Reward:
-    """The environment's own reward, times ``scale``."""
-    return scale * np.asarray(turns.env_reward, dtype=np.float64)
+def penalty_by_share(shares: Iterable[float], penalty: float) -> list[float]:
+    """Minus ``penalty`` times each share, and no minus zero."""
+    check_size(penalty=penalty)
+    return [-penalty * share if share else 0.0 for share in shares]
 
 
-def format_penalty(turns: Turns, *, penalty: float = FORMAT_PENALTY) -> Reward:
+def environment(trajectory: Trajectory, group: Group, *, scale: float = 1.0) -> list[float]:
+    """The environment's own reward, times ``scale``: the outcome."""
+    return [scale * turn.reward for turn in trajectory.turns]
+
+
+def format_penalty(trajectory: Trajectory, group: Group, *, penalty: float = FORMAT_PENALTY) -> list[float]:
     """Minus ``penalty`` for each turn without a valid answer (RAGEN: 0.1).
 
     Example: format_valid ``[True, False]`` gives ``[0, -0.1]``.
     """
-    return _penalty_where(~np.asarray(turns.format_valid, dtype=bool), penalty)
+    return penalty_by_share((not turn.format_valid for turn in trajectory.turns), penalty)
 
 
-def truncation_penalty(turns: Turns, *, penalty: float = 0.1) -> Reward:
+def truncation_penalty(trajectory: Trajectory, group: Group, *, penalty: float = 0.1) -> list[float]:
     """Minus ``penalty`` for each turn that was cut off at the token limit (stop reason ``length``)."""
-    return _penalty_where(np.array([reason == "length" for reason in turns.stop_reason], dtype=bool), penalty)
+    return penalty_by_share((turn.stop_reason == "length" for turn in trajectory.turns), penalty)
 
 
-def turn_penalty(turns: Turns, *, penalty: float = 0.01) -> Reward:
+def turn_penalty(trajectory: Trajectory, group: Group, *, penalty: float = 0.01) -> list[float]:
     """Minus ``penalty`` for every turn: a price on time."""
-    return _penalty_where(np.ones(len(turns), dtype=bool), penalty)
+    return penalty_by_share((1.0 for _ in trajectory.turns), penalty)
 
 
-def overlong(turns: Turns, *, max_tokens: float, buffer: float, penalty: float = 1.0) -> Reward:
+def action_validity(trajectory: Trajectory, group: Group, *, penalty: float = 0.1) -> list[float]:
+    """Minus ``penalty`` times the share of a turn's executed actions that changed nothing; all of it where the answer
+    has no legal action.
+
+    Example: of ``Left || Down`` only the second moved the player: ``-0.05``.
+    """
+    shares = []
+    for turn in trajectory.turns:
+        idle = len(turn.executed) - turn.effective
+        shares.append(idle / len(turn.executed) if turn.executed else float(not turn.actions))
+    return penalty_by_share(shares, penalty)
+
+
+def length(
+    trajectory: Trajectory,
+    group: Group,
+    *,
+    at_least: int = 0,
+    at_most: int | None = None,
+    penalty: float = 0.001,
+) -> list[float]:
+    """Minus ``penalty`` for each sampled token that a turn is short of ``at_least`` or beyond ``at_most``.
+
+    Raises:
+        ValueError: ``at_least`` above ``at_most``, or a negative number.
+    """
+    check_size(at_least=at_least)
+    if at_most is not None and at_most < at_least:
+        raise ValueError(f"at_most ({at_most}) must not be below at_least ({at_least})")
+    counts = (len(turn.response_ids) for turn in trajectory.turns)
+    off = (max(at_least - n, 0) + (0 if at_most is None else max(n - at_most, 0)) for n in counts)
+    return penalty_by_share(off, penalty)
+
+
+def overlong(
+    trajectory: Trajectory, group: Group, *, max_tokens: float, buffer: float, penalty: float = 1.0
+) -> list[float]:
     """DAPO's overlong shaping: up to minus ``penalty`` for a turn that uses up the last ``buffer`` of ``max_tokens``.
 
     Linear in between; see :func:`starpo.algorithms.overlong.overlong_penalty`. ``max_tokens`` is that of a turn.
     """
-    if penalty < 0:
-        raise ValueError(f"penalty is a size to subtract and must not be negative, got {penalty}")
-    return penalty * overlong_penalty(turns.response_tokens, max_tokens=int(max_tokens), buffer=int(buffer))
+    check_size(penalty=penalty)
+    counts = [len(turn.response_ids) for turn in trajectory.turns]
+    used: list[float] = overlong_penalty(counts, max_tokens=int(max_tokens), buffer=int(buffer)).tolist()
+    return [penalty * share for share in used]
 
 
-def success_bonus(turns: Turns, *, bonus: float = 1.0) -> Reward:
+def success_bonus(trajectory: Trajectory, group: Group, *, bonus: float = 1.0) -> list[float]:
     """``bonus`` on the last turn of a trajectory that solved its task."""
-    reward = np.zeros(len(turns))
-    if turns.success and len(turns):
+    reward = [0.0] * len(trajectory)
+    if trajectory.success and reward:
         reward[-1] = bonus
     return reward
-
-
-Term = Callable[..., Reward]
-
-TERMS: Mapping[str, Term] = {
-    "environment": environment,
-    "format_penalty": format_penalty,
-    "truncation_penalty": truncation_penalty,
-    "turn_penalty": turn_penalty,
-    "overlong": overlong,
-    "success_bonus": success_bonus,
-}
-"""Registered terms by name."""

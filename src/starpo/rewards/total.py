@@ -1,53 +1,94 @@
-"""Adding up reward terms: per turn for the estimators, per trajectory for filters and reports."""
+"""Asking terms about a trajectory and adding them up: per turn for the estimators, per trajectory for filters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from starpo.plugins import bind
-from starpo.rewards.terms import TERMS, Reward, Term, Turns
+from starpo.errors import UserError
+from starpo.rewards.bind import Term
+from starpo.rewards.trajectory import Missing, Trajectory
+
+Reward = NDArray[np.float64]
 
 
-def bind_terms(parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, Term]:
-    """Look up terms by name or ``module:function`` and fix their parameters, once per run.
+@dataclass(frozen=True)
+class Scores:
+    """What the terms say of one trajectory of K turns."""
+
+    values: Mapping[str, Reward]
+    """Term -> float64 [K], its weight applied."""
+    missing: Mapping[str, Mapping[int, str]]
+    """Term -> turn -> why it could not be judged, which counts 0; terms that judged all turns are absent."""
+
+
+def score(
+    trajectory: Trajectory,
+    group: Sequence[Trajectory],
+    terms: Mapping[str, Term],
+    *,
+    where: str | None = None,
+) -> Scores:
+    """Every term's vector for one trajectory.
 
     Args:
-        parameters: term -> its keyword arguments, in the order the terms are to be listed.
-
-    Returns:
-        term -> ``f(turns) -> float [K]``.
-
-    Raises:
-        UserError: unknown term or parameter; the message lists the known ones.
-
-    Example: ``bind_terms({"environment": {}, "format_penalty": {"penalty": 0.1}})``.
-    """
-    return {name: bind("reward term", name, TERMS, arguments) for name, arguments in parameters.items()}
-
-
-def score(turns: Turns, terms: Mapping[str, Term]) -> dict[str, Reward]:
-    """Every term's vector for one trajectory: term -> float64 [K].
+        trajectory: what is judged.
+        group: the other members of its group.
+        terms: see :func:`starpo.rewards.bind.bind_terms`.
+        where: how messages call the trajectory; None: by its address.
 
     Raises:
-        ValueError: a term gave another shape than [K] or a value that is not finite.
+        UserError: a term raised, gave another number of values than there are turns, or one that is no finite number.
     """
-    scored = {}
+    values: dict[str, Reward] = {}
+    missing: dict[str, dict[int, str]] = {}
     for name, term in terms.items():
-        reward = np.asarray(term(turns), dtype=np.float64)
-        if reward.shape != (len(turns),):
-            raise ValueError(
-                f"reward term {name!r} must give one value per turn ({len(turns)},), got {reward.shape}"
+        place = f"{term.key}, {where or trajectory.address}"
+        try:
+            given = term.function(trajectory, group)
+        except Exception as error:  # may be a user's own
+            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise UserError(f"{place}: it raised {said}; mend it or its parameters and run again") from error
+        vector, unjudged = _values(place, given, len(trajectory))
+        values[name] = term.weight * vector
+        if unjudged:
+            missing[name] = unjudged
+    return Scores(values, missing)
+
+
+def _values(place: str, given: Any, turns: int) -> tuple[Reward, dict[int, str]]:
+    """The values as float64 [K], and why some are missing."""
+    try:
+        listed = list(given)
+    except TypeError:
+        raise UserError(
+            f"{place}: it gave {given!r} in place of a list with one value per turn ({turns} here); mend it and run "
+            "again"
+        ) from None
+    if len(listed) != turns:
+        raise UserError(
+            f"{place}: it gave {len(listed)} values for {turns} turns; give one per turn and run again"
+        )
+    vector, unjudged = np.zeros(turns), {}
+    for number, value in enumerate(listed):
+        if isinstance(value, Missing):
+            unjudged[number] = value.reason
+            continue
+        try:
+            vector[number] = value
+        except (TypeError, ValueError):
+            vector[number] = math.nan
+        if not math.isfinite(vector[number]):
+            raise UserError(
+                f"{place}: it gave {value!r} for turn {number}; give a finite number, or Missing(reason), "
+                "and run again"
             )
-        if not np.isfinite(reward).all():
-            turn = int(np.flatnonzero(~np.isfinite(reward))[0])
-            raise ValueError(
-                f"reward term {name!r} gave {reward[turn]} for turn {turn}; rewards must be finite"
-            )
-        scored[name] = reward
-    return scored
+    return vector, unjudged
 
 
 def turn_rewards(scored: Mapping[str, Reward], turns: int) -> Reward:

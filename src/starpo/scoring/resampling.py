@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.config.reward import ResampleConfig
+from starpo.errors import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,8 @@ def draw_until_enough(
     """The turns of round 0 and of as many further rounds as it takes, all in one table.
 
     Every round is judged together with those before it, as the reward and filter nodes will judge the whole table,
-    so a group that was dropped may be kept after all. Nothing is thrown away.
+    so a group that was dropped may be kept after all. Nothing is thrown away: where judging fails there is no further
+    round, and the reward node says the same of what was stored.
 
     Args:
         draw: number of a round -> its turns; group numbers go on from round to round.
@@ -31,7 +33,11 @@ def draw_until_enough(
     if resample is None:
         return turns
     for number in range(1, resample.max_rounds + 1):
-        scored = judge(turns)
+        try:
+            scored = judge(turns)
+        except UserError as error:  # the turns are stored first, and then judged again
+            logger.warning("no re-sampling: %s", error)
+            break
         kept = len(pc.unique(scored.filter(scored["kept"])["group"]))
         if kept >= resample.min_kept_groups:
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,31 +12,19 @@ import pyarrow as pa
 
 from starpo.config.environment import EnvironmentConfig
 from starpo.config.gates import GatesConfig, QuarantineConfig
-from starpo.config.reward import FilterConfig, RewardConfig
+from starpo.config.reward import PLAIN_TERMS, FilterConfig, NormalizeConfig, RewardConfig
+from starpo.config.run import RunConfig
 from starpo.gates.expected import Expected, Range, return_ranges
 from starpo.gates.quarantine import score_faults, turn_faults
-from starpo.rewards.terms import Term, Turns
-from starpo.rewards.total import bind_terms, score, trajectory_return, turn_rewards
+from starpo.rewards.bind import Term, bind_terms
+from starpo.rewards.total import score, trajectory_return, turn_rewards
+from starpo.rewards.trajectory import States, Trajectory
+from starpo.scoring.normalisation import learned_rewards
+from starpo.scoring.states import known_states
+from starpo.scoring.stored import READ, stored_trajectory
 from starpo.seeds import Purpose, SeedKey
-from starpo.store.schemas import SCHEMA_VERSION, SCORED
-
-_READ = (
-    "iteration",
-    "policy_step",
-    "environment",
-    "split",
-    "stream",
-    "group",
-    "member",
-    "context_ids",
-    "response_ids",
-    "stop_reason",
-    "executed",
-    "format_valid",
-    "reward",
-    "success",
-    "trajectory_stop",
-)
+from starpo.store.layout import RunPaths
+from starpo.store.schemas import DETAILED_SCORED, DETAILED_VERSION, SCHEMA_VERSION, SCORED
 
 _EXACT = pa.schema(
     [
@@ -53,11 +42,13 @@ def score_turns(
     rules: QuarantineConfig | None = None,
     ranges: Mapping[str, Range] | None = None,
     scales: Mapping[str, float] | None = None,
+    states: States | None = None,
+    normalize: NormalizeConfig | None = None,
 ) -> pa.Table:
     """One scored row per trajectory, nothing filtered yet; rows of ``turns`` are in order.
 
     A trajectory that an environment's error ended, or that breaks a rule, is quarantined: zero weight, no part in
-    group statistics.
+    group statistics, and no member of the group that a term sees.
 
     Args:
         turns: a table with the schema ``TURNS``.
@@ -65,14 +56,38 @@ def score_turns(
         rules: limits of log-probs and rewards; None: the defaults.
         ranges: return range by environment name; None: no bounds.
         scales: factor on the environment's rewards by its name, before the reward terms; absent names have 1.
+        states: what is known of the states behind observations; None: nothing.
+        normalize: how the rewards that are learned from are normalised; None: they are the raw ones.
+
+    Returns:
+        ``SCORED``, or ``DETAILED_SCORED`` where a term is in use that the turns' own columns do not show, or a
+        normalisation.
+
+    Raises:
+        UserError: a term failed; the message names it and the trajectory.
     """
     expected = Expected(quarantine=rules or QuarantineConfig(), ranges=ranges or {})
     faults = turn_faults(turns, expected)
     rows: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    for row in turns.select(list(_READ)).to_pylist():
+    for row in turns.select(list(READ)).to_pylist():
         rows.setdefault((row["group"], row["member"]), []).append(row)
+    known, factors = states or States(), scales or {}
+    stored = {
+        key: stored_trajectory(own, known, factors.get(own[-1]["environment"], 1.0))
+        for key, own in rows.items()
+    }
+    for term in terms.values():
+        term.prepare(list(stored.values()))
+    groups: dict[int, list[Trajectory]] = {}
+    for key, trajectory in stored.items():
+        if key not in faults:
+            groups.setdefault(key[0], []).append(trajectory)
     scored = [
-        _score_one(own, terms, scales or {}) | {"quarantined": key in faults} for key, own in rows.items()
+        _score_one(
+            rows[key], trajectory, [each for each in groups.get(key[0], ()) if each is not trajectory], terms
+        )
+        | {"quarantined": key in faults}
+        for key, trajectory in stored.items()
     ]
     # Not in the table's float32: the limits are those of what was summed.
     exact = pa.Table.from_pylist(scored, schema=_EXACT)
@@ -80,52 +95,63 @@ def score_turns(
     for row in scored:
         reason = faults.get((row["group"], row["member"]), "")
         row |= {"quarantined": bool(reason), "reason": reason}
-    return pa.Table.from_pylist(scored, schema=SCORED)
+    if normalize is None and terms.keys() <= PLAIN_TERMS:
+        return pa.Table.from_pylist(scored, schema=SCORED)
+    for row, learned in zip(scored, learned_rewards(scored, normalize), strict=True):
+        row |= {"learned_rewards": learned, "schema_version": DETAILED_VERSION}
+    return pa.Table.from_pylist(scored, schema=DETAILED_SCORED)
 
 
 def score_rollouts(
-    turns: pa.Table, reward: RewardConfig, gates: GatesConfig, environment: EnvironmentConfig
+    turns: pa.Table,
+    reward: RewardConfig,
+    gates: GatesConfig,
+    environment: EnvironmentConfig,
+    run: RunConfig,
 ) -> pa.Table:
     """:func:`score_turns` by the parameters of a run."""
-    scales = {member.known_as: member.reward_scale for member in environment.mixture or ()}
-    return score_turns(turns, bind_terms(reward.terms), gates.quarantine, return_ranges(environment), scales)
+    folder = None if run.name is None else RunPaths(Path(), run.name).rewards
+    return score_turns(
+        turns,
+        bind_terms(reward.active, folder),
+        gates.quarantine,
+        return_ranges(environment),
+        {member.known_as: member.reward_scale for member in environment.mixture or ()},
+        known_states(environment),
+        reward.normalize,
+    )
 
 
 def _score_one(
-    rows: list[dict[str, Any]],
-    terms: Mapping[str, Term],
-    scales: Mapping[str, float],
+    rows: list[dict[str, Any]], trajectory: Trajectory, group: list[Trajectory], terms: Mapping[str, Term]
 ) -> dict[str, Any]:
-    """The row of a trajectory, but for whether it is at fault."""
+    """The row of a trajectory, but for whether it is at fault and what is learned."""
     last = rows[-1]
     rewards = np.array([row["reward"] for row in rows], dtype=np.float64)
-    turns = Turns(
-        # A reward that is no number is a fault; reward terms and sums need one all the same.
-        env_reward=np.where(np.isfinite(rewards), rewards, 0.0) * scales.get(last["environment"], 1.0),
-        format_valid=np.array([row["format_valid"] for row in rows], dtype=bool),
-        response_tokens=np.array([len(row["response_ids"] or ()) for row in rows], dtype=np.int64),
-        stop_reason=tuple(row["stop_reason"] for row in rows),
-        success=bool(last["success"]),
-    )
-    scored = score(turns, terms)
-    per_turn, total = turn_rewards(scored, len(rows)), trajectory_return(scored)
-    sampled = int(turns.response_tokens.sum())
+    scores = score(trajectory, group, terms)
+    sampled = sum(len(turn.response_ids) for turn in trajectory.turns)
     return {
-        **{name: last[name] for name in _READ[:7]},
-        "turn_rewards": per_turn.tolist(),
+        **{name: last[name] for name in READ[:7]},
+        "turn_rewards": turn_rewards(scores.values, len(rows)).tolist(),
         "environment_return": float(np.where(np.isfinite(rewards), rewards, 0.0).sum()),
-        "terms": json.dumps({name: float(vector.sum()) for name, vector in scored.items()}, sort_keys=True),
-        "return": total,
-        "success": turns.success,
+        "terms": json.dumps(
+            {name: float(vector.sum()) for name, vector in scores.values.items()}, sort_keys=True
+        ),
+        "return": trajectory_return(scores.values),
+        "success": trajectory.success,
         "turns": len(rows),
         "actions": sum(len(row["executed"]) for row in rows),
         "response_tokens": sampled,
         "tokens": sampled + sum(len(row["context_ids"] or ()) for row in rows),
-        "format_valid_share": float(turns.format_valid.mean()),
+        "format_valid_share": float(np.mean([row["format_valid"] for row in rows])),
         "trajectory_stop": last["trajectory_stop"],
         "group_mean": 0.0,
         "group_std": 0.0,
         "kept": False,
+        "turn_terms": json.dumps(
+            {name: vector.tolist() for name, vector in scores.values.items()}, sort_keys=True
+        ),
+        "missing": json.dumps(scores.missing, sort_keys=True),
         "schema_version": SCHEMA_VERSION,
     }
 
@@ -158,4 +184,4 @@ def mark_kept(scored: pa.Table, config: FilterConfig, seed: int = 0) -> pa.Table
         row["group_std"] = float(result.std[position])
         row["kept"] = bool(result.kept[position])
         row["reason"] = result.reasons[position]
-    return pa.Table.from_pylist(rows, schema=SCORED)
+    return pa.Table.from_pylist(rows, schema=scored.schema)

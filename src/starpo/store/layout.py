@@ -1,7 +1,7 @@
 """The one grammar of names on disk and in the catalog; nothing else builds or reads them.
 
     data/00_runs/RUN/         run.json, run.log, files.jsonl (checksums), timings.jsonl, turn_seconds/, lease,
-                              damaged/ (files that were not what the run wrote)
+                              damaged/ (files that were not what the run wrote), rewards/ (what terms keep)
     data/02_rollouts/RUN/     iter_0012.parquet
     data/03_scored/RUN/       iter_0012.parquet
     data/05_updates/RUN/      iter_0012.parquet, iter_0012.json (metrics)
@@ -140,6 +140,11 @@ class RunPaths:
     def lease(self) -> Path:
         """Touched as long as a process works on the run."""
         return self.folder(Layer.RECORDS) / "lease"
+
+    @property
+    def rewards(self) -> Path:
+        """Folder of what reward terms keep, such as a judge's replies, in a folder per term."""
+        return self.folder(Layer.RECORDS) / "rewards"
 
     def set_aside(self, path: Path) -> Path:
         """Where a damaged file of the run is kept."""

@@ -11,7 +11,17 @@ import pyarrow.parquet as pq
 
 from starpo.errors import UserError
 from starpo.store.checksums import check
-from starpo.store.schemas import SCHEMA_VERSION, WINDOWED_TURNS, WINDOWED_VERSION, schema_of
+from starpo.store.schemas import (
+    DETAILED_SCORED,
+    DETAILED_VERSION,
+    SCHEMA_VERSION,
+    WINDOWED_TURNS,
+    WINDOWED_VERSION,
+    schema_of,
+)
+
+#: Tables with more columns than the first version has, by kind: their version and schema.
+_LATER = {"turns": (WINDOWED_VERSION, WINDOWED_TURNS), "scored": (DETAILED_VERSION, DETAILED_SCORED)}
 
 
 def read_table(path: Path, kind: str) -> pa.Table:
@@ -42,13 +52,14 @@ def read_table(path: Path, kind: str) -> pa.Table:
         if "schema_version" in table.column_names
         else {None}
     )
-    known = (SCHEMA_VERSION, WINDOWED_VERSION) if kind == "turns" else (SCHEMA_VERSION,)
+    later, wide = _LATER.get(kind, (SCHEMA_VERSION, None))
+    known = sorted({SCHEMA_VERSION, later})
     if unknown := versions.difference(known):
         raise UserError(
             f"{path}: schema_version {unknown.pop()!r} is unknown; this version of starpo reads "
             f"{' and '.join(map(str, known))}. Open the run with the version that wrote it."
         )
-    expected = WINDOWED_TURNS if WINDOWED_VERSION in versions else schema_of(kind, table.column_names)
+    expected = wide if wide is not None and later in versions else schema_of(kind, table.column_names)
     if odd := set(table.column_names) ^ set(expected.names):
         raise UserError(f"{path} is not a table of {kind}: column {min(odd)!r} is missing or too much")
     return _with_chain_starts(table) if kind == "turns" else table

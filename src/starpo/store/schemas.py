@@ -16,6 +16,9 @@ SCHEMA_VERSION = 1
 WINDOWED_VERSION = 2
 """Of tables of turns with the column ``chain_start``, which are written where ``agent.context_turns`` is set."""
 
+DETAILED_VERSION = 2
+"""Of scored tables with each term's value per turn, which are written where a term or a normalisation needs them."""
+
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 
 _KEYS = [
@@ -88,6 +91,17 @@ SCORED = pa.schema(
     ]
 )
 
+#: The same where sums of terms do not tell all: each term's value per turn and why some are missing, as JSON objects
+#: by term, and the rewards that are learned from, which differ where returns are normalised.
+DETAILED_SCORED = pa.schema(
+    [
+        *SCORED,
+        ("turn_terms", pa.string()),
+        ("missing", pa.string()),
+        ("learned_rewards", pa.list_(pa.float32())),
+    ]
+)
+
 #: One row per turn of a trained trajectory.
 UPDATES = pa.schema(
     [
@@ -122,4 +136,6 @@ def turns_schema(*, windowed: bool) -> pa.Schema:
 
 def schema_of(kind: str, columns: Collection[str]) -> pa.Schema:
     """The schema that a table of ``kind`` must have which holds ``columns``."""
+    if kind == "scored":
+        return DETAILED_SCORED if "turn_terms" in columns else SCORED
     return turns_schema(windowed="chain_start" in columns) if kind == "turns" else TABLES[kind]
