@@ -9,7 +9,7 @@ from builders import turn_row, turns_table
 
 from starpo.config.reward import FilterConfig
 from starpo.monitor.iteration_metrics import rollout_metrics
-from starpo.rewards.total import bind_terms
+from starpo.rewards.bind import bind_terms
 from starpo.scoring.scoring import mark_kept, score_turns
 
 WON = {(0, 0), (1, 1), (2, 0), (2, 1)}
