@@ -11,7 +11,7 @@ PROJECT := .venv/.project-$(FLAVOUR)
 
 export DO_NOT_TRACK := 1
 
-.PHONY: help env smollm2 train study study-smoke test test-fast test-nightly test-verifiers lint scheduled-evaluation ui viz docs prompts bench-environments bench-update bench-webshop pins clean
+.PHONY: help env smollm2 train study study-smoke test test-fast test-nightly kill-matrix test-verifiers lint scheduled-evaluation ui viz docs prompts bench-environments bench-update bench-webshop pins clean
 .DEFAULT_GOAL := help
 
 help:
@@ -66,6 +66,10 @@ test-nightly: env
 	@$(PYTEST) -m nightly --durations 25
 	@$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile thorough
 	@$(BIN)/python tests/mutations.py --jobs 2
+
+## make kill-matrix    twenty kills at random moments against a run that is left alone, about ten minutes
+kill-matrix: env
+	@cd tests && ../$(BIN)/python kill_matrix.py
 
 ## make test-verifiers   the adapter of the verifiers library, in a virtual environment of its own
 test-verifiers: .venv-verifiers/.installed

@@ -95,3 +95,16 @@ def test_the_log_has_a_row_for_every_entry_oldest_first():
     assert sorted(listed) == sorted(entries)
     dates = [name[:10] for name in listed]
     assert dates == sorted(dates)
+
+
+@pytest.mark.parametrize("page", ["faults.md", "security.md"])
+def test_every_row_names_a_test_that_exists(page: str):
+    text = (ROOT / "docs" / page).read_text()
+    rows = [
+        row
+        for row in text.splitlines()
+        if row.startswith("| ") and not row.startswith(("| Fault ", "| Data "))
+    ]
+    for row in rows:
+        file, name = re.search(r"`(tests/\S+?)::(\w+)` \|$", row).groups()
+        assert f"def {name}(" in (ROOT / file).read_text(), row
