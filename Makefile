@@ -51,7 +51,7 @@ study-smoke: env
 	@PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro studies/smoke/dvc.yaml
 
 # Two workers; tests that share a run or a file share a worker, and the longest begin (tests/conftest.py).
-PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --numprocesses 2 --no-loadscope-reorder
 
 ## make test       linters, types, import contracts and all tests but the nightly ones; the slowest are listed
 test: lint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ from starpo.config.rollout import EngineConfig
 from starpo.environments.splits import Split
 from starpo.rollout.engine import Completion, Sampling
 from starpo.rollout.episodes import RolloutPlan
+from starpo.store.checksums import checksum
 from starpo.store.machine import Machine
 from starpo.store.policies import Policy
-from starpo.store.policy_state import PolicyState
+from starpo.store.policy_state import MANIFEST, PolicyState
 from starpo.store.schemas import SCHEMA_VERSION, TURNS
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -139,6 +141,13 @@ def store(
         parts=parts or {},
     ).write(directory / run / name)
     return Policy.open(directory / run / name)
+
+
+def sealed(policy: Policy) -> Policy:
+    """The policy whose manifest lists its files as they are now, as if they had been written so."""
+    listed = {name: checksum(policy.directory / name) for name in policy.manifest["files"]}
+    (policy.directory / MANIFEST).write_text(json.dumps(policy.manifest | {"files": listed}))
+    return Policy.open(policy.directory)
 
 
 def perturbed(weights: dict[str, Tensor], *, seed: int, scale: float = 0.05) -> dict[str, Tensor]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 # Before torch and vLLM are imported: two cores are shared, and threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -31,25 +34,38 @@ settings.register_profile("thorough", **ANY_SPEED, max_examples=400)
 settings.load_profile("starpo")
 
 
-@pytest.hookimpl(wrapper=True)  # before any other hook: xdist's own is called first among the plain ones
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, Any, Any]:
-    """With several workers, tests that share what is expensive go to one: the smoke run's, else those of a file.
-    What takes longest begins first, so that no worker waits for the other's last group: the smoke run's tests, then
+SMOKE_RUN = re.compile(r'usefixtures\("smoke"|\bsmoke: Command')
+
+
+def group_of(file: Path) -> str:
+    """Tests of one group go to one worker, because they share what is expensive: the smoke run, else their file's."""
+    return "smoke run" if SMOKE_RUN.search(file.read_text()) else file.as_posix()
+
+
+class Groups(LoadScopeScheduling):
+    """xdist's schedule by groups; its own ``loadgroup`` finds none under the present pytest."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(self.config.rootpath / nodeid.partition("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Instead of what ``--dist`` names."""
+    return Groups(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that no worker waits for the other's last group: the smoke run's tests, then
     the other files with an engine or a training, those of whole pipelines before the rooms'."""
-
-    def shared(item: pytest.Item) -> str:
-        return "smoke run" if "smoke" in getattr(item, "fixturenames", ()) else item.path.as_posix()
-
-    slow = {shared(item) for item in items if item.get_closest_marker("slow")}
+    groups = {item.path: group_of(item.path) for item in items}
+    slow = {groups[item.path] for item in items if item.get_closest_marker("slow")}
 
     def rank(item: pytest.Item) -> tuple[bool, bool, bool]:
-        group = shared(item)
+        group = groups[item.path]
         return group != "smoke run", group not in slow, item.path.parent.name not in {"studies", "pipelines"}
 
     items.sort(key=rank)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(shared(item)))
-    return (yield)
 
 
 @pytest.fixture(scope="session")

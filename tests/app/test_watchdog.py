@@ -62,6 +62,7 @@ def begun(project: Project, process: subprocess.Popen[str], *, other_than: int =
     raise AssertionError("it never began")
 
 
+@pytest.mark.nightly
 def test_a_run_that_hangs_says_where_and_is_started_again_once(tmp_path: Path) -> None:
     project = hanging(tmp_path)
     done = project.run(*command(limit="60"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from builders import algorithm, engine_config, learner_config, optimizer, store
+from builders import algorithm, engine_config, learner_config, optimizer, sealed, store
 from torch import Tensor
 
 from starpo.config.learner import LoraConfig
@@ -272,6 +272,7 @@ def test_a_stage_alone_finds_the_base_that_its_adapter_names(
     settings = alone / "adapter" / "adapter_config.json"
     changed = json.loads(settings.read_text()) | {"base_model_name_or_path": str(tmp_path / "gone")}
     settings.write_text(json.dumps(changed))
+    sealed(Policy.open(alone))
     with pytest.raises(UserError, match="frozen base of its adapter is gone"):
         learner(Policy.open(alone))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from builders import sealed
 from projects import ITERATIONS, SIZES, SOURCE, TRAINED, Project, new_project
 from safetensors.torch import load_file, save_file
 
@@ -22,6 +23,7 @@ from starpo.evaluation.champions import (
     read_champions,
     write_champion,
 )
+from starpo.store.policies import Policy
 from starpo.store.policy_state import MODEL
 
 pytestmark = pytest.mark.slow
@@ -85,6 +87,7 @@ def test_a_champion_is_named_checked_beaten_and_missed(project: Project, env: st
     head = next(name for name in tensors if name.endswith("lm_head.weight"))
     tensors[head] = tensors[head] * 0.0
     save_file(tensors, folder / MODEL, metadata={"format": "pt"})
+    sealed(Policy.open(folder))
     refused = starpo(project, "champion", "check", "bandit")
     assert refused.returncode == 1 and "this is not the champion" in refused.stderr
     write_champion(project.root, "bandit", best.model_copy(update={"sha256": folder_hash(folder)}))
