@@ -192,3 +192,13 @@ def test_a_single_process_needs_no_port(monkeypatch: pytest.MonkeyPatch) -> None
     assert torch.distributed.is_initialized()
     assert torch.distributed.get_world_size() == 1
     assert "MASTER_PORT" not in os.environ
+
+
+@pytest.mark.parametrize("made_anew", [False, True], ids=["gone", "made anew by another"])
+def test_process_groups_that_another_library_ended_are_made_anew(made_anew: bool) -> None:
+    """As vLLM does with its last engine; a second engine makes a world of its own, which the learner then shares."""
+    take_step(trained(), 0)
+    torch.distributed.destroy_process_group()
+    if made_anew:
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    take_step(trained(), 0)

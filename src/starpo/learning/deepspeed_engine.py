@@ -34,6 +34,7 @@ def join_process_group(device: torch.device) -> None:
     import deepspeed  # noqa: PLC0415 - reads DS_ACCELERATOR when imported
 
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    _forget_ended_groups()
     if torch.distributed.is_initialized():  # by vLLM, or by an earlier module
         backend = str(torch.distributed.get_backend())
     else:
@@ -47,6 +48,18 @@ def join_process_group(device: torch.device) -> None:
             store = torch.distributed.HashStore()
             torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
     deepspeed.init_distributed(dist_backend=backend, verbose=False)
+
+
+def _forget_ended_groups() -> None:
+    """vLLM ends torch's process groups with its engine and tells nobody; DeepSpeed would go on with its copies."""
+    from deepspeed.utils import groups  # noqa: PLC0415 - after DS_ACCELERATOR
+
+    if groups._WORLD_GROUP is None:
+        return
+    try:
+        torch.distributed.get_process_group_ranks(groups._WORLD_GROUP)
+    except KeyError:
+        groups._release_process_group_references()
 
 
 class TrainedModule:
