@@ -200,5 +200,7 @@ def test_process_groups_that_another_library_ended_are_made_anew(made_anew: bool
     take_step(trained(), 0)
     torch.distributed.destroy_process_group()
     if made_anew:
-        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        torch.distributed.init_process_group(
+            "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+        )
     take_step(trained(), 0)
